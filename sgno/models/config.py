@@ -1,0 +1,29 @@
+"""A model as plain data: a frozen config that builds a step for a grid."""
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from jaxtyping import PRNGKeyArray
+
+from sgno.models.step import AbstractStep, Grid
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(abc.ABC):
+    """Settings of a model, independent of task and grid. Subclasses are frozen dataclasses
+    whose fields are plain JSON values, checked in `__post_init__`."""
+
+    kind: ClassVar[str]
+
+    @abc.abstractmethod
+    def build(self, grid: Grid, *, key: PRNGKeyArray) -> AbstractStep:
+        """A freshly initialised step for states of shape `grid.shape`."""
+
+    def recipe(self) -> Mapping[str, Any]:
+        """Training settings this model asks for where they differ from the protocol's defaults."""
+        return {}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **dataclasses.asdict(self)}

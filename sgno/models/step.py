@@ -1,0 +1,68 @@
+"""What every model is: one step `u -> u+` of a discretised PDE state."""
+
+import abc
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The shape of one state, `(channels, *points)`: all that a model knows of its data."""
+
+    channels: int
+    points: tuple[int, ...]
+
+    def __post_init__(self):
+        if self.channels < 1 or not self.points or min(self.points) < 2:
+            raise ValueError(
+                f"Grid(channels={self.channels}, points={self.points}) is not a state. "
+                "Use at least one channel and at least two points along each axis."
+            )
+        if len(self.points) > 3:
+            raise ValueError(f"A grid has 1, 2 or 3 axes, but points={self.points} has {len(self.points)}.")
+
+    @property
+    def num_spatial_dims(self) -> int:
+        return len(self.points)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.channels, *self.points)
+
+
+class AbstractStep(eqx.Module):
+    """One step of the evolution, `u -> u+`, both `(C, *N)`.
+
+    Solvers, networks and closed-form fits are all steps, so that training, rollout and
+    scoring are written once. A step is an Equinox module: `jit`, `vmap` and `grad` apply.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
+        """Advance one state by one time step."""
+
+    def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
+        """Advance many states; a model overrides this where it knows a faster layout than `vmap`."""
+        return jax.vmap(self)(u)
+
+    def prepare(self) -> "AbstractStep":
+        """The same step with everything that depends on the weights alone computed once.
+
+        Training calls it once per update and rollout once per trajectory, not once per step.
+        """
+        return self
+
+    def warm_start(
+        self, trajectories: Float[Array, "samples times channels *points"], *, key: PRNGKeyArray
+    ) -> Self:
+        """The step to start training from, given the training trajectories. Most ignore them."""
+        del trajectories, key
+        return self
+
+    def trainable(self) -> PyTree[bool]:
+        """True at the leaves an optimiser may change: every floating-point array unless overridden."""
+        return jax.tree.map(eqx.is_inexact_array, self)
