@@ -1,0 +1,33 @@
+"""The correction field C(v): a pointwise MLP with both matrices spectrally normalised."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sgno.models.pointwise import Affine
+from sgno.spectral import spectral_norm_bound
+
+
+class Correction(eqx.Module):
+    """C(v) = W_2 gelu(W_1 v + b_1) + b_2 with `C -> 2C -> C` and ||W_1||_2 = ||W_2||_2 = 1."""
+
+    first: Affine
+    second: Affine
+
+    def __init__(self, width: int, *, key: PRNGKeyArray):
+        first_key, second_key = jax.random.split(key)
+        self.first = Affine(width, 2 * width, key=first_key)
+        self.second = Affine(2 * width, width, key=second_key)
+
+    def normalised(self) -> tuple[Float[Array, "hidden in"], Float[Array, "out hidden"]]:
+        """The two matrices, each divided by its spectral norm."""
+        return _normalise(self.first.weight), _normalise(self.second.weight)
+
+
+def _normalise(weight: Float[Array, "out in"]) -> Float[Array, "out in"]:
+    # The Gram matrix is taken on the right: transpose so that it is the smaller one.
+    tall = weight if weight.shape[0] >= weight.shape[1] else weight.T
+    norm = spectral_norm_bound(tall)
+    # A zero matrix stays zero, with a zero gradient instead of 0/0.
+    return weight / jnp.where(norm > 0, norm, jax.lax.stop_gradient(jnp.ones_like(norm)))

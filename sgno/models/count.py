@@ -1,0 +1,27 @@
+"""Parameter counts, stated both ways."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+
+from sgno.models.step import AbstractStep
+
+
+class ParameterCount(NamedTuple):
+    """`params` counts a complex number once, as the paper does for SGNO; `real` counts real numbers."""
+
+    params: int
+    real: int
+
+
+def count_parameters(step: AbstractStep) -> ParameterCount:
+    """Trainable numbers of a step, counted both ways.
+
+    Complex weights are stored as two real arrays named `real` and `imag`: a pair counts once
+    in `params` and twice in `real`. APEBench's baselines count real numbers either way.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(step, eqx.is_inexact_array))
+    real = sum(leaf.size for _, leaf in leaves)
+    imaginary = sum(leaf.size for path, leaf in leaves if getattr(path[-1], "name", None) == "imag")
+    return ParameterCount(real - imaginary, real)

@@ -1,0 +1,116 @@
+"""One SGNO layer: local path plus spectral generator branch."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sgno.models.correction import Correction
+from sgno.models.generator import Budget, Generator, GeneratorKind
+from sgno.models.mixer import Mixer
+from sgno.models.pointwise import Affine, affine, gelu
+from sgno.spectral import from_modes, phi1, to_modes
+
+UpdateKind = Literal["etd", "residual"]
+CorrectionKind = Literal["mlp", "none"]
+
+
+class Layer(eqx.Module):
+    """L(v) = B v + IFFT[ exp(lambda) v^ + phi_1(lambda) r (A C(v)^) ] on the retained modes.
+
+    The activation is applied by the model, which leaves it out on the last layer.
+    `update="residual"` is the ablation `v^ + A C(v)^`: no exponential, no phi_1, no norm cap,
+    no budget. `correction="none"` keeps the carry and the local path only.
+    """
+
+    local: Affine
+    generator: Generator | None
+    budget: Budget | None
+    mixer: Mixer | None
+    correction: Correction | None
+
+    def __init__(
+        self,
+        num_spatial_dims: int,
+        width: int,
+        num_modes: int,
+        *,
+        generator: GeneratorKind,
+        update: UpdateKind,
+        correction: CorrectionKind,
+        key: PRNGKeyArray,
+    ):
+        keys = jax.random.split(key, 4)
+        structured, corrected = update == "etd", correction == "mlp"
+        self.local = Affine(width, width, key=keys[0])
+        self.generator = (
+            Generator(num_spatial_dims, width, num_modes, kind=generator, key=keys[1]) if structured else None
+        )
+        self.budget = Budget(width) if structured and corrected else None
+        self.mixer = Mixer(num_spatial_dims, width, num_modes, key=keys[2]) if corrected else None
+        self.correction = Correction(width, key=keys[3]) if corrected else None
+
+    def prepare(self) -> "PreparedLayer":
+        """Everything that depends on the weights alone."""
+        carry = gain = None
+        if self.generator is not None:
+            lam = self.generator()
+            carry = jnp.exp(lam)
+            if self.budget is not None:
+                gain = phi1(lam) * self.budget(lam.shape[1:])
+        if self.correction is None or self.mixer is None:
+            return PreparedLayer(self.local.weight, self.local.bias, None, None, _modes_first(carry, 1), None)
+        if gain is None:
+            coupling = jnp.stack([self.mixer.real, self.mixer.imag])
+        else:
+            coupling = jnp.stack(self.mixer.capped()) * gain[:, None]
+        first, second = self.correction.normalised()
+        return PreparedLayer(
+            # One product serves the two pointwise maps that read v.
+            jnp.concatenate([self.local.weight, first]),
+            jnp.concatenate([self.local.bias, self.correction.first.bias]),
+            second,
+            self.correction.second.bias,
+            _modes_first(carry, 1),
+            jnp.moveaxis(coupling, (1, 2), (-2, -1)),
+        )
+
+
+def _modes_first(x: Float[Array, "..."] | None, num_channel_axes: int) -> Float[Array, "..."] | None:
+    return None if x is None else jnp.moveaxis(x, range(num_channel_axes), range(-num_channel_axes, 0))
+
+
+class PreparedLayer(eqx.Module):
+    """A layer with its coefficients computed: norms capped, exponentials taken, modes first."""
+
+    weight: Float[Array, "rows channels"]
+    bias: Float[Array, " rows"]
+    second_weight: Float[Array, "channels hidden"] | None
+    second_bias: Float[Array, " channels"] | None
+    carry: Float[Array, "*modes channels"] | None
+    coupling: Float[Array, "2 *modes channels channels"] | None
+
+    def __call__(
+        self, v: Float[Array, "channels batch *points"], num_modes: int
+    ) -> Float[Array, "channels batch *points"]:
+        width = v.shape[0]
+        pointwise = affine(self.weight, self.bias, v)
+        local = pointwise[:width]
+        modes = to_modes(v, num_modes)
+        if self.carry is not None:
+            modes = self.carry[..., None] * modes
+        if self.coupling is not None and self.second_weight is not None and self.second_bias is not None:
+            field = affine(self.second_weight, self.second_bias, gelu(pointwise[width:]))
+            modes = modes + _couple(self.coupling, to_modes(field, num_modes))
+        return local + from_modes(modes, v.shape[2:])
+
+
+def _couple(
+    coupling: Float[Array, "2 *modes out in"], modes: Float[Array, "2 *modes in batch"]
+) -> Float[Array, "2 *modes out batch"]:
+    """A(k) c(k) for every mode, in real arithmetic."""
+    a, b = coupling
+    re, im = modes
+    return jnp.stack([a @ re - b @ im, a @ im + b @ re])

@@ -1,0 +1,33 @@
+"""The complex channel mixer A(k) of the correction."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sgno.spectral import mode_shape, spectral_norm_bound
+
+
+class Mixer(eqx.Module):
+    """A(k), one complex `C x C` matrix per retained mode, stored as two real arrays."""
+
+    real: Float[Array, "out in *modes"]
+    imag: Float[Array, "out in *modes"]
+
+    def __init__(self, num_spatial_dims: int, width: int, num_modes: int, *, key: PRNGKeyArray):
+        """In 1D and 3D (U[0,1) + i U[0,1)) / C^2; in 2D complex normal of variance 1/C."""
+        shape = (width, width, *mode_shape(num_spatial_dims, num_modes))
+        re_key, im_key = jax.random.split(key)
+        if num_spatial_dims == 2:
+            scale, draw = math.sqrt(0.5 / width), jax.random.normal
+        else:
+            scale, draw = 1 / width**2, jax.random.uniform
+        self.real = scale * draw(re_key, shape)
+        self.imag = scale * draw(im_key, shape)
+
+    def capped(self) -> tuple[Float[Array, "out in *modes"], Float[Array, "out in *modes"]]:
+        """A(k) / max(1, ||A(k)||_2): spectral norm at most 1 for every value of the weights."""
+        norm = jnp.maximum(1, spectral_norm_bound(self.real, self.imag))
+        return self.real / norm, self.imag / norm
