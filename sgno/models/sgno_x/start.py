@@ -1,0 +1,180 @@
+"""The start from data: everything that least squares can find before a gradient is taken."""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sgno.models.sgno_x.config import SGNOXConfig
+from sgno.models.sgno_x.fit import Fit, first_fit, install, refine
+from sgno.models.sgno_x.screening import Pairs
+from sgno.models.sgno_x.selection import Selection, select
+from sgno.models.sgno_x.step import SGNOX
+from sgno.models.sgno_x.symbols import to_modes
+from sgno.models.sgno_x.trapping import TrappingSet
+
+# Stages and inner steps from cheap to dear; the first that is nearly as good as the best is taken.
+_SCHEMES = ((2, 1), (4, 1), (4, 2), (4, 4))
+_NEARLY = 1.5
+# A rollout this close is at the rounding errors of its reference: a dearer scheme cannot help.
+_PERFECT = 2e-5
+_HELD_OUT = 0.1
+_FITTED_POINTS = 1_500_000
+_MIN_PAIRS, _MAX_PAIRS = 128, 2500
+_BLOCK_POINTS = 2**20
+
+
+class Candidate(NamedTuple):
+    """A scheme with its fit and the held-out rollout error that it is judged by."""
+
+    step: SGNOX
+    fit: Fit
+    error: float
+
+
+def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray) -> SGNOX:
+    """The step to train from.
+
+    1. A trapping set around the training data.
+    2. The products of the closure, by regression (`select`).
+    3. For each scheme: rates, contributions and forcing by regression, then corrected mode by mode until
+       one step of the scheme reproduces the pairs (`refine`).
+    4. The cheapest scheme whose rollouts of held-out trajectories are nearly as good as the best.
+
+    **Raises:** `ValueError` if there are fewer than two times or a value is not finite.
+    """
+    if trajectories.shape[1] < 2 or not np.isfinite(trajectories).all():
+        raise ValueError(
+            f"The trajectories of shape {trajectories.shape} need at least two times and finite values. "
+            "Leave out the samples that diverged."
+        )
+    step = _trap(step, trajectories)
+    if step.config.start == "random":
+        return step
+    pairs, held = split(trajectories)
+    if step.config.start == "linear":
+        fit = first_fit(pairs, step.grid, Selection((), step.config.cutoff or (), False, 0.0))
+        return _with_rates(step, fit)
+    asked = step.asked
+    chosen = select(
+        pairs,
+        step.grid,
+        degree=asked.degree,
+        most=asked.most_terms(step.grid) if asked.terms is None else 0,
+        forcing=asked.forcing,
+    )
+    if asked.terms is not None:
+        chosen = chosen._replace(terms=asked.terms)
+    if asked.cutoff is not None:
+        chosen = chosen._replace(cutoff=asked.cutoff)
+    first = first_fit(pairs, step.grid, chosen)
+    candidates: list[Candidate] = []
+    for stages, inner_steps in _schemes(asked, bool(chosen.terms)):
+        config = dataclasses.replace(
+            step.config,
+            stages=stages,
+            inner_steps=inner_steps,
+            terms=chosen.terms,
+            cutoff=chosen.cutoff,
+            forcing=chosen.forcing,
+        )
+        candidate = _trap(SGNOX(config, step.grid, asked=asked, key=key), trajectories)
+        fit = refine(candidate, first, pairs)
+        candidate = install(candidate, fit)
+        candidates.append(Candidate(candidate, fit, rollout_error(candidate, held)))
+        if candidates[-1].error < _PERFECT:
+            break
+    best = min(c.error for c in candidates)
+    return next((c.step for c in candidates if c.error <= _NEARLY * best), candidates[-1].step)
+
+
+def split(trajectories: np.ndarray) -> tuple[Pairs, np.ndarray]:
+    """Pairs of neighbours, drawn evenly, and the last trajectories, held out.
+
+    A single trajectory is held out from nine tenths of its length on.
+    """
+    samples, times = trajectories.shape[:2]
+    if samples > 1:
+        cut = samples - max(1, round(_HELD_OUT * samples))
+        fitting, held = trajectories[:cut], trajectories[cut:]
+    else:
+        cut = max(1, round((1 - _HELD_OUT) * (times - 1)))
+        fitting, held = trajectories[:, : cut + 1], trajectories[:, cut - 1 :]
+    points = int(np.prod(trajectories.shape[3:]))
+    most = int(np.clip(_FITTED_POINTS // points, _MIN_PAIRS, _MAX_PAIRS))
+    now, then = _draw(fitting, most)
+    held_now, held_then = _draw(held, max(16, most // 5))
+    pairs = Pairs(np.concatenate([now, held_now]), np.concatenate([then, held_then]), len(now))
+    return pairs, held
+
+
+def rollout_error(step: SGNOX, held: np.ndarray) -> float:
+    """The geometric mean over time of the mean nRMSE over held-out trajectories; infinite if not finite."""
+    truth = np.moveaxis(held, 0, 1)
+    rolled = np.asarray(_rollout(step, jnp.asarray(truth[0], jnp.float32), truth.shape[0] - 1))
+    axes = tuple(range(2, truth.ndim))
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.sqrt(((rolled - truth[1:]) ** 2).mean(axes))
+    error = error / np.maximum(np.sqrt((truth[1:].astype(float) ** 2).mean(axes)), 1e-30)
+    if not np.isfinite(error).all():
+        return np.inf
+    return float(np.exp(np.log(np.maximum(error.mean(1), 1e-12)).mean()))
+
+
+@eqx.filter_jit
+def _rollout(step: SGNOX, u: Float[Array, "batch channels *points"], steps: int):
+    ready = step.prepare()
+
+    def advance(u, _):
+        u = ready.batch(u)
+        return u, u
+
+    return jax.lax.scan(advance, u, None, length=steps)[1]
+
+
+def _schemes(asked: SGNOXConfig, nonlinear: bool) -> list[tuple[int, int]]:
+    """The schemes that the settings leave open."""
+    if not asked.second_stage:
+        return [(1, asked.inner_steps or s) for s in ((1,) if asked.inner_steps else (1, 2, 4))]
+    if not nonlinear:
+        return [(asked.stages or 1, asked.inner_steps or 1)]
+    open_ = [
+        (asked.stages or stages, asked.inner_steps or inner_steps)
+        for stages, inner_steps in _SCHEMES
+        if asked.inner_steps is None or asked.stages is not None or (stages, inner_steps) != (4, 4)
+    ]
+    return list(dict.fromkeys(open_))
+
+
+def _trap(step: SGNOX, trajectories: np.ndarray) -> SGNOX:
+    if step.trapping is None:
+        return step
+    d = step.grid.num_spatial_dims
+    envelope = 0.0
+    flat = trajectories.reshape(-1, *trajectories.shape[2:])
+    block = max(1, _BLOCK_POINTS // int(np.prod(flat.shape[1:])))
+    for i in range(0, len(flat), block):
+        v = np.abs(np.asarray(to_modes(jnp.asarray(flat[i : i + block], jnp.float32), d)))
+        envelope = np.maximum(envelope, v.max(axis=0))
+    trapping = TrappingSet(np.asarray(envelope), step.config.margin, step.grid.points)
+    return eqx.tree_at(lambda s: s.trapping, step, trapping)
+
+
+def _with_rates(step: SGNOX, fit: Fit) -> SGNOX:
+    """Only the generator and the growth from the fit: the closure stays as it was drawn."""
+    from sgno.models.sgno_x.fit import linear_parts
+
+    return linear_parts(step, fit)
+
+
+def _draw(trajectories: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many pairs at most, drawn once and for all evenly at random."""
+    samples, times = trajectories.shape[:2]
+    count = samples * (times - 1)
+    index = np.random.default_rng(0).permutation(count)[:most]
+    i, t = np.divmod(index, times - 1)
+    return trajectories[i, t], trajectories[i, t + 1]

@@ -1,0 +1,215 @@
+"""SGNO-X as a step: its weights, its start, and its use on other grids."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from typing_extensions import Self
+
+from sgno.models.sgno_x.closure import Filters, Terms
+from sgno.models.sgno_x.config import SGNOXConfig
+from sgno.models.sgno_x.generator import Coupling, Generator, Growth, LatentCarry
+from sgno.models.sgno_x.grids import extend
+from sgno.models.sgno_x.multiplier import Multiplier
+from sgno.models.sgno_x.prepared import PreparedSGNOX, Weights
+from sgno.models.sgno_x.symbols import below, mode_shape, symbol, symbol_names
+from sgno.models.sgno_x.trapping import TrappingSet
+from sgno.models.step import AbstractStep, Grid
+
+_LATENT_WIDTH = 4
+
+
+class SGNOX(AbstractStep):
+    """The Spectral Generator Neural Operator with its generator moved into state space.
+
+    The state is carried by a complex generator with nonpositive real part and closed by products of
+    filtered copies of itself, in `S` tied inner steps of an exponential Runge-Kutta scheme:
+
+        dv/dt = (Lambda(k) + m(k)) v + sum_j P_j(k) q_j(v) + f(k),    q_j = FFT[ prod_a IFFT(D_a v) ].
+
+    `Lambda` cannot grow a mode, the growth `m` is bounded, and every state lies in a trapping set
+    (`TrappingSet` holds the proof that rollouts stay bounded). Weights live on the modes of the training
+    grid; `prepare` computes the coefficients of the scheme from them, and other grids are served by
+    `on_grid`.
+    """
+
+    generator: Generator
+    latent: LatentCarry | None
+    growth: Growth
+    coupling: Coupling | None
+    filters: Filters | None
+    P: Multiplier
+    forcing: Multiplier | None
+    gain: Multiplier | None
+    trapping: TrappingSet | None
+    terms: Terms
+    grid: Grid = eqx.field(static=True)
+    config: SGNOXConfig = eqx.field(static=True)
+    asked: SGNOXConfig = eqx.field(static=True)
+
+    def __init__(self, config: SGNOXConfig, grid: Grid, *, asked: SGNOXConfig, key: PRNGKeyArray):
+        """A step at values without data.
+
+        **Arguments:**
+
+        - `config`: the structure, every choice filled in.
+        - `asked`: the settings as they were asked for, whose open choices `warm_start` makes.
+        """
+        assert config.terms is not None and config.cutoff is not None
+        if len(config.cutoff) != grid.num_spatial_dims or any(
+            2 * c >= n for c, n in zip(config.cutoff, grid.points, strict=True)
+        ):
+            raise ValueError(
+                f"cutoff={config.cutoff} does not fit a grid of {grid.points} points. "
+                "Give one wavenumber below Nyquist for each axis, or None."
+            )
+        modes, C = mode_shape(grid.points), grid.channels
+        draw_key, latent_key = jax.random.split(key)
+        real = config.generator == "real"
+        if config.start != "data" and not config.terms:
+            config = dataclasses.replace(config, terms=_mixed_terms(config.most_terms(grid), C))
+        assert config.terms is not None
+        terms = Terms(config.terms)
+        L = np.zeros((C, *modes), complex)
+        self.generator = Generator(L - 1e-3, 1.0, real=real)
+        self.latent = (
+            LatentCarry(L, 1.0, _LATENT_WIDTH, real=real, key=latent_key)
+            if config.carry == "latent"
+            else None
+        )
+        self.growth = Growth(L, 1.0)
+        self.coupling = Coupling(np.zeros((C, C, *modes), complex), 1.0, real=real) if C > 1 else None
+        J = len(terms.products)
+        if J:
+            D = _start_filters(terms, grid.points, config.cutoff, draw_key)
+            self.filters = Filters(D, 1.0, grid.points, config.cutoff)
+        else:
+            self.filters = None
+        self.P = Multiplier(np.zeros((C, J, *modes), complex))
+        self.forcing = Multiplier(np.zeros((C, *modes), complex)) if config.forcing else None
+        self.gain = Multiplier(np.ones((C, *modes), complex)) if J and config.stages != 1 else None
+        self.trapping = (
+            TrappingSet(np.full((C, *modes), 1e3), config.margin, grid.points) if config.trapping else None
+        )
+        self.terms = terms
+        self.grid = grid
+        self.config = config
+        self.asked = asked
+
+    def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
+        return self.batch(u[None])[0]
+
+    def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
+        self._check(u.shape[1:])
+        return self.on_grid(u.shape[2:]).batch(u)
+
+    def prepare(self) -> AbstractStep:
+        return Prepared(self, self.on_grid(self.grid.points))
+
+    def on_grid(self, points: tuple[int, ...]) -> PreparedSGNOX:
+        """This step for states on another grid of the same domain.
+
+        The modes that the grids share keep their weights. Further modes continue the learned symbols (see
+        `extend`), and a grid `n` times finer takes `n` times as many inner steps, as an explicit scheme must.
+        """
+        weights, inner_steps = self.weights(), self.config.inner_steps
+        assert inner_steps is not None and self.config.stages is not None
+        if points != self.grid.points:
+            weights = extend(
+                weights, self.terms, self._units(), self.config.cutoff or (), self.grid.points, points
+            )
+            finer = max(new / old for new, old in zip(points, self.grid.points, strict=True))
+            inner_steps = max(1, round(inner_steps * max(1.0, finer)))
+        grid = Grid(self.grid.channels, points)
+        step = PreparedSGNOX(weights, self.terms, grid, inner_steps=inner_steps, stages=self.config.stages)
+        if self.latent is None:
+            return step
+        if points != self.grid.points:
+            raise ValueError(
+                f'carry="latent" has no continuation to {points} points. Use the grid {self.grid.points}.'
+            )
+        h = 1 / inner_steps
+        return eqx.tree_at(
+            lambda s: (s.tableau.decay, s.tableau.half_decay), step, (self.latent(h), self.latent(h / 2))
+        )
+
+    def weights(self) -> Weights:
+        """Everything learned, on the training grid."""
+        Lambda = self.generator()
+        modes = Lambda.shape[1:]
+        return Weights(
+            Lambda=jnp.zeros_like(Lambda) if self.latent is not None else Lambda,
+            m=jnp.zeros_like(Lambda.real) if self.latent is not None else self.growth(),
+            K=None if self.coupling is None else self.coupling(),
+            D=jnp.zeros((0, *modes), Lambda.dtype) if self.filters is None else self.filters(),
+            P=self.P(),
+            f=None if self.forcing is None else self.forcing(),
+            T=jnp.ones_like(Lambda) if self.gain is None else self.gain(),
+            r=None if self.trapping is None else self.trapping.radius(),
+        )
+
+    def warm_start(
+        self, trajectories: Float[Array, "samples times channels *points"], *, key: PRNGKeyArray
+    ) -> Self:
+        """The step to train from: its closure, scheme, weights and trapping set from the trajectories.
+
+        The structure depends on the trajectories alone, never on `key`.
+        """
+        from sgno.models.sgno_x.start import start_from_data
+
+        self._check(trajectories.shape[2:])
+        return start_from_data(self, np.asarray(trajectories), key=key)
+
+    def _units(self) -> tuple[Float[Array, "channels *modes"], Float[Array, "channels terms *modes"]]:
+        """How well each rate and each contribution is known (see `Multiplier`): weights for their fits."""
+        return self.generator.w.scale(), self.P.scale()
+
+    def _check(self, shape: tuple[int, ...]) -> None:
+        if len(shape) != 1 + self.grid.num_spatial_dims or shape[0] != self.grid.channels:
+            raise ValueError(
+                f"This step was made for states of shape {self.grid.shape}, but got one of shape {shape}. "
+                "The points per axis may differ, the channels and the number of axes may not."
+            )
+
+
+class Prepared(AbstractStep):
+    """An SGNO-X with the coefficients for its training grid at hand; other grids go through `on_grid`."""
+
+    step: SGNOX
+    ready: PreparedSGNOX
+
+    def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
+        return self.batch(u[None])[0]
+
+    def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
+        if u.shape[2:] == self.step.grid.points:
+            return self.ready.batch(u)
+        return self.step.batch(u)
+
+
+def _mixed_terms(count: int, channels: int) -> tuple[tuple[str, ...], ...]:
+    """Products of two learned filters, channels in turn."""
+    return tuple(
+        (f"{j % channels}:mix{2 * j}", f"{j // channels % channels}:mix{2 * j + 1}") for j in range(count)
+    )
+
+
+def _start_filters(
+    terms: Terms, points: tuple[int, ...], cutoff: tuple[int, ...], key: PRNGKeyArray
+) -> np.ndarray:
+    """The factors' symbols; factors called `mix` are drawn: random mixtures of all of them, scaled alike."""
+    mask = below(points, cutoff)
+    basis = np.stack([symbol(name, points) * mask for name in symbol_names(len(points))])
+    basis /= np.abs(basis).max(axis=tuple(range(1, basis.ndim)), keepdims=True)
+    draw = np.asarray(jax.random.normal(key, (len(terms.factors), len(basis))), dtype=float)
+    drawn = np.tensordot(draw, basis, axes=1)
+    names = [name.split(":")[1] for name in terms.factors]
+    return np.stack(
+        [
+            d if name.startswith("mix") else symbol(name, points) * mask
+            for name, d in zip(names, drawn, strict=True)
+        ]
+    )

@@ -1,0 +1,114 @@
+"""Exponential Runge-Kutta steps of one, two and four stages, for any complex generator."""
+
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Complex, Inexact
+
+from sgno.spectral import phi1, phi2
+
+_TAYLOR_RADIUS = 1.5
+_TAYLOR_TERMS = 16
+
+Features = Complex[Array, "batch features *modes"]
+State = Complex[Array, "batch channels *modes"]
+
+
+def phi3(z: Inexact[Array, "*shape"]) -> Inexact[Array, "*shape"]:
+    """phi_3(z) = (e^z - 1 - z - z²/2) / z³, and 1/6 at z = 0."""
+    small = jnp.abs(z) < _TAYLOR_RADIUS
+    safe = jnp.where(small, 2 * jnp.ones_like(z), z)
+    inner = jnp.where(small, z, jnp.zeros_like(z))
+    taylor = jnp.zeros_like(z)
+    for n in reversed(range(_TAYLOR_TERMS)):
+        taylor = taylor * inner + 1 / math.factorial(n + 3)
+    return jnp.where(small, taylor, (phi2(safe) - 0.5) / safe)
+
+
+class Tableau(eqx.Module):
+    """The coefficients of one inner step of length h = 1/S for the generator Lambda, z = h Lambda:
+
+        a  = e^z v + h phi_1(z) n(v)
+        v+ = a + T c(v),
+
+    where the correction `c` is nothing (one stage), `h phi_2(z) (n(a) - n(v))` (two stages: ETDRK2 of Cox
+    and Matthews at T = 1), or that of their fourth-order scheme (four stages: ETDRK4 at T = 1). The gain
+    `T(k)` is learned: it is what lets two stages match data of a solver with other coefficients.
+    """
+
+    decay: Complex[Array, "channels *modes"]
+    half_decay: Complex[Array, "channels *modes"]
+    first: Complex[Array, "channels *modes"]
+    half: Complex[Array, "channels *modes"]
+    middle: Complex[Array, "channels *modes"]
+    last: Complex[Array, "channels *modes"]
+    stages: int = eqx.field(static=True)
+
+    def __init__(self, Lambda: Complex[Array, "channels *modes"], *, inner_steps: int, stages: int):
+        h = 1 / inner_steps
+        z = h * Lambda
+        p2, p3 = phi2(z), phi3(z)
+        self.decay = jnp.exp(z)
+        self.half_decay = jnp.exp(z / 2)
+        self.first = h * phi1(z)
+        self.half = h / 2 * phi1(z / 2)
+        self.middle = h * (2 * p2 - 4 * p3)
+        self.last = h * p2 if stages == 2 else h * (4 * p3 - p2)
+        self.stages = stages
+
+    def advance(
+        self,
+        v: State,
+        features: Callable[[State], Features],
+        contract: Callable[[Features], State],
+        gain: Complex[Array, "channels *modes"],
+        inside: Callable[[State], State],
+    ) -> tuple[State, list[Features], State]:
+        """One inner step.
+
+        **Arguments:**
+
+        - `features`, `contract`: the closure is `n(v) = contract(features(v))`, `contract` linear.
+        - `gain`: T.
+        - `inside`: the projection onto the trapping set, applied to every stage and to the result.
+
+        **Returns:** the next state; the features of every stage, for `response`; and the correction `c`.
+        """
+        x1 = features(v)
+        n1 = contract(x1)
+        linear = self.decay * v
+        a = linear + self.first * n1
+        if self.stages == 1:
+            return inside(a), [x1], jnp.zeros_like(a)
+        if self.stages == 2:
+            x2 = features(inside(a))
+            c = self.last * (contract(x2) - n1)
+            return inside(a + gain * c), [x1, x2], c
+        half_v = self.half_decay * v
+        a2 = inside(half_v + self.half * n1)
+        x2 = features(a2)
+        n2 = contract(x2)
+        x3 = features(inside(half_v + self.half * n2))
+        n3 = contract(x3)
+        x4 = features(inside(self.half_decay * a2 + self.half * (2 * n3 - n1)))
+        c = self.middle * (n2 + n3 - 2 * n1) + self.last * (contract(x4) - n1)
+        return inside(a + gain * c), [x1, x2, x3, x4], c
+
+    def response(
+        self, x: list[Features], gain: Complex[Array, "channels *modes"]
+    ) -> Complex[Array, "batch channels features *modes"]:
+        """How the result of one inner step answers to the weight of each feature in each channel, the
+        answer of the other stages' features to that weight left out: the features seen through the step."""
+
+        def per_channel(coefficient: Complex[Array, "channels *modes"], feature: Features):
+            return coefficient[None, :, None] * feature[:, None]
+
+        answer = per_channel(self.first, x[0])
+        if self.stages == 2:
+            answer += per_channel(gain * self.last, x[1] - x[0])
+        elif self.stages == 4:
+            answer += per_channel(gain * self.middle, x[1] + x[2] - 2 * x[0])
+            answer += per_channel(gain * self.last, x[3] - x[0])
+        return answer
