@@ -1,0 +1,7 @@
+"""Training: settings, state, loop, checkpoint."""
+
+from sgno.training.config import TrainConfig as TrainConfig
+from sgno.training.loop import Progress as Progress
+from sgno.training.loop import TrainResult as TrainResult
+from sgno.training.loop import train as train
+from sgno.training.state import TrainState as TrainState

@@ -1,0 +1,121 @@
+"""Every model by name, with one setting per spatial dimension."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sgno.errors import InputError, unknown_name
+from sgno.models.apebench_adapter import ApebenchConfig
+from sgno.models.config import ModelConfig
+from sgno.models.linear import LinearConfig
+from sgno.models.sgno import SGNOConfig
+
+
+class ModelEntry(NamedTuple):
+    """A named model: what it is, and its settings in 1D, 2D and 3D."""
+
+    summary: str
+    configs: Mapping[int, ModelConfig]
+
+
+_SGNO = {1: SGNOConfig(11, 26, 7), 2: SGNOConfig(5, 10, 9), 3: SGNOConfig(10, 6, 2)}
+
+
+def _sgno_with(**settings: Any) -> dict[int, ModelConfig]:
+    return {d: dataclasses.replace(config, **settings) for d, config in _SGNO.items()}
+
+
+def _apebench(*networks: str) -> dict[int, ModelConfig]:
+    return {d: ApebenchConfig(network) for d, network in enumerate(networks, start=1)}
+
+
+MODELS: dict[str, ModelEntry] = {
+    "sgno": ModelEntry("Spectral Generator Neural Operator, the paper's settings", _SGNO),
+    "sgno-matched": ModelEntry(
+        "SGNO with as many real numbers as the paper prints parameters",
+        {1: SGNOConfig(9, 26, 6), 2: SGNOConfig(5, 10, 5), 3: SGNOConfig(7, 6, 2)},
+    ),
+    "sgno-unconstrained": ModelEntry(
+        "ablation: the generator may have any sign", _sgno_with(generator="unconstrained")
+    ),
+    "sgno-residual": ModelEntry(
+        "ablation: plain residual update, no exponential, phi1, cap or budget", _sgno_with(update="residual")
+    ),
+    "sgno-nocorrection": ModelEntry(
+        "ablation: spectral carry and local path only", _sgno_with(correction="none")
+    ),
+    "conv": ModelEntry(
+        "APEBench's plain convolutional network",
+        _apebench("Conv;34;10;relu", "Conv;26;11;relu", "Conv;26;12;relu"),
+    ),
+    "res": ModelEntry(
+        "APEBench's ResNet", _apebench("Res;26;8;relu", "Res;26;5;relu", "Res;25;6;relu")
+    ),
+    "unet": ModelEntry(
+        "APEBench's U-Net", _apebench("UNet;12;2;relu", "UNet;10;2;relu", "UNet;11;2;relu")
+    ),
+    "dil": ModelEntry(
+        "APEBench's dilated ResNet", _apebench("Dil;2;32;2;relu", "Dil;2;26;2;relu", "Dil;2;27;2;relu")
+    ),
+    "fno": ModelEntry(
+        "APEBench's Fourier Neural Operator",
+        _apebench("FNO;12;18;4;gelu", "FNO;10;6;4;gelu", "FNO;5;7;4;gelu"),
+    ),
+    "linear": ModelEntry(
+        "one complex multiplier per Fourier mode, by least squares", dict.fromkeys((1, 2, 3), LinearConfig())
+    ),
+}
+
+_KINDS: dict[str, type[ModelConfig]] = {
+    config.kind: type(config) for entry in MODELS.values() for config in entry.configs.values()
+}
+
+
+def get_model(name: str, num_spatial_dims: int) -> ModelConfig:
+    """The settings of a model in so many dimensions, or of an APEBench network string such as `FNO;12;18;4;gelu`.
+
+    **Raises:** `InputError` for an unknown name, listing the known ones.
+    """
+    if ";" in name:
+        return ApebenchConfig(name)
+    if name not in MODELS:
+        raise unknown_name("model", name, MODELS)
+    configs = MODELS[name].configs
+    if num_spatial_dims not in configs:
+        raise InputError(f"Model '{name}' has settings for {sorted(configs)} dimensions, not {num_spatial_dims}.")
+    return configs[num_spatial_dims]
+
+
+def with_settings(config: ModelConfig, settings: Mapping[str, str]) -> ModelConfig:
+    """A config with fields replaced by values given as text, as on a command line."""
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    changed = {}
+    for name, text in settings.items():
+        if name not in fields:
+            raise unknown_name(f"setting of {config.kind}", name, fields)
+        changed[name] = _parse_like(fields[name], name, text)
+    return dataclasses.replace(config, **changed)
+
+
+def _parse_like(current: Any, name: str, text: str) -> Any:
+    try:
+        if isinstance(current, bool):
+            return {"true": True, "false": False}[text.lower()]
+        return type(current)(text)
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{name}={text} is not a {type(current).__name__}.") from error
+
+
+def config_from_json(content: Mapping[str, Any]) -> ModelConfig:
+    """The config that `ModelConfig.to_json` wrote.
+
+    **Raises:** `InputError` for an unknown kind or field.
+    """
+    fields = dict(content)
+    kind = fields.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise unknown_name("kind of model", str(kind), _KINDS)
+    try:
+        return _KINDS[kind](**fields)
+    except TypeError as error:
+        raise InputError(f"The settings of a {kind} model do not fit this version of sgno: {error}.") from error

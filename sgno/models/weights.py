@@ -1,0 +1,65 @@
+"""A trained step in one file: a JSON line (model, grid, provenance), then its arrays."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from sgno.errors import InputError
+from sgno.files import load_arrays, save_arrays
+from sgno.models.config import ModelConfig
+from sgno.models.leaves import flatten, unflatten
+from sgno.models.registry import config_from_json
+from sgno.models.step import AbstractStep, Grid
+
+
+class Weights(NamedTuple):
+    """A step as it was saved, with what it was made from."""
+
+    step: AbstractStep
+    config: ModelConfig
+    grid: Grid
+    provenance: dict[str, Any]
+
+
+def save_weights(
+    path: Path, step: AbstractStep, config: ModelConfig, grid: Grid, provenance: Mapping[str, Any]
+) -> None:
+    """Write a step, whole or not at all."""
+    meta = {
+        "model": config.to_json(),
+        "grid": {"channels": grid.channels, "points": list(grid.points)},
+        "provenance": dict(provenance),
+    }
+    save_arrays(path, meta, flatten(step))
+
+
+def load_weights(path: Path) -> Weights:
+    """Read a step. Nothing in the file is executed.
+
+    **Raises:** `InputError` if the file is damaged, of another version or of another model.
+    """
+    meta, arrays = load_arrays(path)
+    try:
+        config = config_from_json(meta["model"])
+        grid = Grid(int(meta["grid"]["channels"]), tuple(int(n) for n in meta["grid"]["points"]))
+        provenance = dict(meta["provenance"])
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not a weights file of sgno: its header lacks {error}.") from error
+    like = eqx.filter_eval_shape(lambda: config.build(grid, key=jax.random.PRNGKey(0)))
+    precision = {array.dtype for array in arrays.values() if array.dtype.kind == "f"}
+    if precision:
+        dtype = jnp.dtype(precision.pop())
+        like = jax.tree.map(lambda s: _with_dtype(s, dtype), like)
+    return Weights(unflatten(arrays, like, str(path)), config, grid, provenance)
+
+
+def _with_dtype(leaf: Any, dtype: jnp.dtype) -> Any:
+    if isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.floating):
+        return jax.ShapeDtypeStruct(leaf.shape, dtype)
+    return leaf

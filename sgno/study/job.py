@@ -1,0 +1,228 @@
+"""One job: train one model on one task from one seed, roll it out, score it, store it.
+
+This is the one file that wires models, data, training and evaluation together.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from sgno.data.trajectories import Trajectories, data_id, load_trajectories, solver_versions
+from sgno.errors import InputError
+from sgno.evaluation.evaluate import Evaluation, evaluate
+from sgno.evaluation.sample import sample_reference, sample_rollout
+from sgno.evaluation.scores import HORIZON, phase_average
+from sgno.files import content_id, new_folder, save_arrays, write_json
+from sgno.models.config import ModelConfig
+from sgno.models.count import count_parameters
+from sgno.models.registry import config_from_json
+from sgno.models.step import AbstractStep
+from sgno.models.weights import save_weights
+from sgno.study.machine import machine, versions
+from sgno.study.store import Store
+from sgno.tasks import Task
+from sgno.training.config import TrainConfig
+from sgno.training.loop import Progress, TrainResult, initial_state, train
+from sgno.training.state import load_checkpoint, save_checkpoint
+
+CHECKPOINT_SECONDS = 30.0
+TAU = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Settings of one run, as plain data. `transfer_points` are finer grids to score the same weights on."""
+
+    task: Task
+    model_name: str
+    model: ModelConfig
+    train: TrainConfig
+    seed: int = 0
+    transfer_points: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """A hash of the settings that decide the result and of the solver versions."""
+        content = self.to_json()
+        del content["model_name"], content["task"]["name"]
+        return content_id({**content, "solver": solver_versions()})
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": self.task.to_json(),
+            "model_name": self.model_name,
+            "model": self.model.to_json(),
+            "train": self.train.to_json(),
+            "seed": self.seed,
+            "transfer_points": list(self.transfer_points),
+        }
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Job":
+        return Job(
+            Task.from_json(content["task"]),
+            content["model_name"],
+            config_from_json(content["model"]),
+            TrainConfig.from_json(content["train"]),
+            content["seed"],
+            tuple(content["transfer_points"]),
+        )
+
+
+def run_job(
+    job: Job,
+    store: Store,
+    *,
+    cache: Path | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> dict[str, Any]:
+    """Run a job to its end, or answer from the store if it is finished.
+
+    An interrupted job leaves a checkpoint from which the next call goes on, bit for bit.
+
+    **Returns:**
+
+    The job's record, as stored.
+    """
+    if store.is_finished(job.id):
+        return store.record(job.id)
+    store.create()
+    with jax.enable_x64(job.train.precision == "float64"):
+        return _run(job, store, cache, on_progress)
+
+
+def _run(job: Job, store: Store, cache: Path | None, on_progress) -> dict[str, Any]:
+    started = time.perf_counter()
+    data = load_trajectories(job.task, cache)
+    # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
+    init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
+    step = job.model.build(data.grid, key=init_key)
+    step = step.warm_start(data.train, key=jax.random.fold_in(init_key, 1))
+    trained_from = time.perf_counter()
+    result = _train(job, step, data.train, store, shuffle_key, on_progress)
+    train_seconds = time.perf_counter() - trained_from
+    scored = evaluate(result.step, data.test, precision=job.train.precision)
+    transfer = {str(n): _transfer(job, result.step, n, cache) for n in job.transfer_points}
+
+    count = count_parameters(result.step)
+    record = {
+        "id": job.id,
+        "job": job.to_json(),
+        "data": data.id,
+        "params": count.params,
+        "params_real": count.real,
+        **_scores(scored),
+        "transfer": transfer,
+        "diverged_at": result.diverged_at,
+        "final_loss": number(result.losses[-100:].mean() if len(result.losses) else float("nan")),
+        "seconds_per_update": number(result.seconds_per_update),
+        "train_seconds": train_seconds,
+        "seconds": time.perf_counter() - started,
+        "versions": versions(),
+        "machine": machine(),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+    _write(job, store, data, result, scored, record)
+    return record
+
+
+def _train(job: Job, step: AbstractStep, trajectories, store: Store, key, on_progress) -> TrainResult:
+    """Train with checkpoints, going on from one if the job was interrupted."""
+    path, settings = store.checkpoint(job.id), {"job": job.id}
+    state = losses = None
+    if path.exists():
+        like = initial_state(_cast(step, job.train.precision), job.train, key=key)
+        try:
+            state, losses = load_checkpoint(path, like, settings)
+        except InputError:
+            # Damaged or foreign: the job is still well defined, so it starts afresh.
+            path.unlink(missing_ok=True)
+    latest: list[Progress] = []
+    saved_at = time.monotonic()
+
+    def remember(progress: Progress) -> None:
+        nonlocal saved_at
+        latest[:] = [progress]
+        if on_progress is not None:
+            on_progress(progress)
+        if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
+            save_checkpoint(path, progress.state, progress.losses, settings)
+            saved_at = time.monotonic()
+
+    try:
+        return train(
+            step, trajectories, job.train, key=key, state=state, losses=losses, on_progress=remember
+        )
+    except KeyboardInterrupt:
+        if latest:
+            save_checkpoint(path, latest[0].state, latest[0].losses, settings)
+        raise
+
+
+def _cast(step: AbstractStep, precision: str) -> AbstractStep:
+    from sgno.training.loop import cast
+
+    return cast(step, np.dtype(precision))
+
+
+def _scores(scored: Evaluation) -> dict[str, Any]:
+    spectral = scored.spectral._asdict()
+    phase = spectral.pop("phase")
+    with np.errstate(over="ignore", invalid="ignore"):
+        averages = {name: number(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
+        state = number(scored.mean_nrmse[:HORIZON].mean())
+    return {
+        "gmean100": number(scored.gmean100),
+        "stable_step": scored.stable_step(TAU),
+        "nonfinite_steps": scored.nonfinite_steps,
+        "mean_nrmse": [number(x) for x in scored.mean_nrmse],
+        "diagnostics": {"state": state, **averages, "phase": number(phase_average(phase))},
+    }
+
+
+def _transfer(job: Job, step: AbstractStep, num_points: int, cache: Path | None) -> dict[str, Any]:
+    """Scores of the same weights on another grid; only the test data of that grid is needed."""
+    finer = dataclasses.replace(job.task, num_points=num_points, num_train_samples=1, train_steps=1)
+    data = load_trajectories(finer, cache)
+    scored = _scores(evaluate(step, data.test, precision=job.train.precision))
+    return {"data": data.id, **scored}
+
+
+def number(x: float) -> float | None:
+    """A finite float, or None: JSON has no infinity. Counts of non-finite steps stand beside it."""
+    x = float(x)
+    return x if np.isfinite(x) else None
+
+
+def _write(
+    job: Job, store: Store, data: Trajectories, result: TrainResult, scored: Evaluation, record: dict[str, Any]
+) -> None:
+    truth = store.truth(data_id(job.task))
+    if not truth.exists():
+        save_arrays(truth, {"task": job.task.to_json()}, {"states": sample_reference(data.test)})
+    thin = max(1, len(result.losses) // 1000)
+    with np.errstate(over="ignore", invalid="ignore"):
+        curves = {
+            "nrmse": scored.nrmse.astype(np.float32),
+            "correlation": scored.correlation.astype(np.float32),
+            **{name: np.asarray(e, np.float32).mean(axis=1) for name, e in scored.spectral._asdict().items()},
+            "spectrum": scored.spectrum[::10].astype(np.float32),
+            "reference_spectrum": scored.reference_spectrum[::10].astype(np.float32),
+            "losses": result.losses[::thin].astype(np.float32),
+        }
+    provenance = {key: record[key] for key in ("id", "job", "data", "gmean100", "versions", "finished")}
+    with new_folder(store.job(job.id)) as folder:
+        save_arrays(folder / "curves.sgno", {"id": job.id}, curves)
+        save_arrays(
+            folder / "sample.sgno", {"id": job.id}, {"states": sample_rollout(result.step, data.test[0])}
+        )
+        save_weights(folder / "weights.sgno", result.step, job.model, data.grid, provenance)
+        write_json(folder / "record.json", record)
+    store.checkpoint(job.id).unlink(missing_ok=True)
+    store.forget_failure(job.id)

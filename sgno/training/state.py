@@ -1,0 +1,40 @@
+"""The whole of a training run as one pytree, and its checkpoint."""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from sgno.errors import InputError
+from sgno.files import load_arrays, save_arrays
+from sgno.models.leaves import flatten, unflatten
+
+
+class TrainState(eqx.Module):
+    """Parameters, optimiser, update number and key. A checkpoint is the whole of it."""
+
+    params: PyTree[Array]
+    optimizer: PyTree[Array]
+    update: Int[Array, ""]
+    key: PRNGKeyArray
+
+
+def save_checkpoint(path: Path, state: TrainState, losses: np.ndarray, settings: dict[str, Any]) -> None:
+    """Write the state and the losses so far, whole or not at all."""
+    save_arrays(path, {"settings": settings}, {**flatten(state), "losses": losses})
+
+
+def load_checkpoint(path: Path, like: TrainState, settings: dict[str, Any]) -> tuple[TrainState, np.ndarray]:
+    """The state and losses of a checkpoint of the same run.
+
+    **Raises:** `InputError` if the file is damaged or belongs to other settings.
+    """
+    meta, arrays = load_arrays(path)
+    if meta.get("settings") != settings:
+        raise InputError(f"{path} is a checkpoint of another run. Delete it to start afresh.")
+    losses = arrays.pop("losses", None)
+    if losses is None:
+        raise InputError(f"{path} is not a training checkpoint: it has no losses. Delete it to start afresh.")
+    return unflatten(arrays, like, str(path)), losses
