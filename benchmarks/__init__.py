@@ -1,0 +1,1 @@
+"""Reference writings that the benchmarks compare with; not part of the installed package."""
