@@ -6,14 +6,21 @@ are bit for bit those of APEBench's `get_network`.
 """
 
 import dataclasses
-import difflib
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, ClassVar
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pdequinox
 from apebench.components import activation_fn_dict, architecture_dict
+from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sgno.errors import InputError, unknown_name
 from sgno.models.config import ModelConfig
+from sgno.models.convolution import periodic_convolution
 from sgno.models.step import AbstractStep, Grid
 
 # The whole numbers between the name and the activation of each architecture that APEBench ships.
@@ -30,22 +37,77 @@ _NUMBERS = {
 }
 
 
-def _known(name: str, what: str, options: list[str]) -> str:
-    """`name` in lower case if it is one of `options`; otherwise an error that lists them."""
-    if name.lower() in options:
-        return name.lower()
-    near = difflib.get_close_matches(name.lower(), options, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"Unknown {what} {name!r}.{hint} Known: {', '.join(options)}.")
+def _known(name: str, what: str, options: Iterable[str]) -> str:
+    if name.lower() not in options:
+        raise unknown_name(what, name, options)
+    return name.lower()
+
+
+@cache
+def _convolution(dilation: int) -> Callable[[Array, Array], Array]:
+    """A convolution of one sample whose `vmap` is the convolution of many, in the layout that suits it."""
+
+    @jax.custom_batching.custom_vmap
+    def convolve(x, w):
+        return periodic_convolution(x[:, None], w, dilation=dilation)[:, 0]
+
+    @convolve.def_vmap
+    def _(axis_size, in_batched, x, w):
+        del axis_size
+        if in_batched != [True, False]:
+            return jax.vmap(convolve.fun, in_axes=tuple(0 if b else None for b in in_batched))(x, w), True
+        return periodic_convolution(x.swapaxes(0, 1), w, dilation=dilation).swapaxes(0, 1), True
+
+    return convolve
+
+
+class _Convolution(eqx.Module):
+    """A convolution of pdequinox with the same weights, many samples at once as one matrix product."""
+
+    conv: Any
+
+    def __call__(self, x: Float[Array, "channels *points"]) -> Float[Array, "channels_out *points_out"]:
+        y = _convolution(self.conv.dilation[0])(x, self.conv.weight)
+        y = y if self.conv.bias is None else y + self.conv.bias
+        return y[(slice(None), *(slice(None, None, stride) for stride in self.conv.stride))]
+
+
+class _TransposedConvolution(eqx.Module):
+    """The same for a transposed convolution: zeros between the points, then a convolution."""
+
+    conv: Any
+
+    def __call__(self, x: Float[Array, "channels *points"]) -> Float[Array, "channels_out *points_out"]:
+        between = [(0, stride - 1, stride - 1) for stride in self.conv.stride]
+        y = _convolution(1)(lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *between]), self.conv.weight)
+        return y if self.conv.bias is None else y + self.conv.bias
+
+
+_FASTER = {
+    pdequinox.conv.PhysicsConv: _Convolution,
+    pdequinox.conv.PointwiseLinearConv: _Convolution,
+    pdequinox.conv.PhysicsConvTranspose: _TransposedConvolution,
+}
 
 
 class ApebenchStep(AbstractStep):
-    """`u+ = network(u)`: a pdequinox network, which predicts the next state itself."""
+    """`u+ = network(u)`: a pdequinox network, which predicts the next state itself.
+
+    One state goes through the network as APEBench runs it. `batch` runs the same weights with every
+    convolution as a matrix product, which agrees up to rounding and trains 5 to 20 times faster on a CPU.
+    """
 
     network: Callable[[Array], Array]
 
     def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
         return self.network(u)
+
+    def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
+        def faster(part):
+            return _FASTER[type(part)](part) if type(part) in _FASTER else part
+
+        network = jax.tree.map(faster, self.network, is_leaf=lambda part: type(part) in _FASTER)
+        return jax.vmap(network)(u)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +122,7 @@ class ApebenchConfig(ModelConfig):
         `MLP;WIDTH;DEPTH;ACTIVATION`, `Pure;KERNEL_SIZE;identity`, `MoRes;WIDTH;BLOCKS;ACTIVATION`,
         `MoUNet;WIDTH;LEVELS;ACTIVATION`, or any architecture added to APEBench's `architecture_dict`.
 
-    **Raises:** `ValueError` if the architecture or the activation is unknown, or a number is missing.
+    **Raises:** `InputError` if the architecture or the activation is unknown, or a number is missing.
     """
 
     kind: ClassVar[str] = "apebench"
@@ -69,21 +131,21 @@ class ApebenchConfig(ModelConfig):
 
     def __post_init__(self):
         name, *numbers, activation = (self.network if ";" in self.network else self.network + ";").split(";")
-        architecture = _known(name, "architecture", list(architecture_dict))
+        architecture = _known(name, "architecture", architecture_dict)
         # An architecture that a user added to APEBench has a form only that user knows.
         if (labels := _NUMBERS.get(architecture)) is not None:
             fits = len(numbers) == len(labels) and all(n.isdecimal() and int(n) > 0 for n in numbers)
             if not fits:
-                raise ValueError(
+                raise InputError(
                     f"network={self.network!r} does not have the form "
                     f"{';'.join((name, *labels, 'ACTIVATION'))} with positive whole numbers."
                 )
-        _known(activation, "activation", list(activation_fn_dict))
+        _known(activation, "activation", activation_fn_dict)
 
     def build(self, grid: Grid, *, key: PRNGKeyArray) -> ApebenchStep:
         """The network that APEBench makes from the same string and the same key.
 
-        **Raises:** `ValueError` if the network cannot live on `grid`.
+        **Raises:** `InputError` if the network cannot live on `grid`.
         """
         name, *numbers, activation = self.network.split(";")
         architecture = name.lower()
@@ -101,17 +163,17 @@ class ApebenchConfig(ModelConfig):
     def _check_grid(self, architecture: str, numbers: list[int], grid: Grid) -> None:
         points = "x".join(map(str, grid.points))
         if architecture == "mlp" and len(set(grid.points)) > 1:
-            raise ValueError(
+            raise InputError(
                 f"network={self.network!r} is tied to one number of points per axis, but the grid has "
                 f"{points}. Use the same number of points along every axis, or a convolutional network."
             )
         if architecture in ("unet", "mounet") and any(n % 2 ** numbers[1] for n in grid.points):
-            raise ValueError(
+            raise InputError(
                 f"network={self.network!r} halves the grid {numbers[1]} times, but the grid has {points}. "
                 f"Use a multiple of {2 ** numbers[1]} points along every axis, or fewer levels."
             )
         if architecture == "fno" and min(grid.points) < 2 * numbers[0]:
-            raise ValueError(
+            raise InputError(
                 f"network={self.network!r} needs at least {2 * numbers[0]} points per axis, "
                 f"but the grid has {points}. Use fewer modes or a finer grid."
             )

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from typing_extensions import Self
 
+from sgno.errors import InputError
 from sgno.models.config import ModelConfig
 from sgno.models.step import AbstractStep, Grid
 
@@ -70,7 +71,7 @@ class Linear(AbstractStep):
     def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
         points = u.shape[1:]
         if len(points) != self.grid.num_spatial_dims or u.shape[0] != self.grid.channels:
-            raise ValueError(
+            raise InputError(
                 f"This step was made for states of shape {self.grid.shape}, but got one of shape {u.shape}. "
                 "The points per axis may differ, the channels and the number of axes may not."
             )
@@ -107,14 +108,14 @@ class Linear(AbstractStep):
         so their multiplier goes to zero: what was never seen is removed, and rounding errors cannot build
         up in a rollout. (An identity there would keep them, a fit to them would be noise.)
 
-        **Raises:** `ValueError` if the states do not have the shape of the grid, if there are fewer than
+        **Raises:** `InputError` if the states do not have the shape of the grid, if there are fewer than
         two times, or if a value is not finite.
         """
         del key
         if trajectories.shape[2:] != self.grid.shape or trajectories.shape[1] < 2:
-            raise ValueError(
-                f"Expected trajectories (samples, times >= 2, *{self.grid.shape}), but got {trajectories.shape}. "
-                "Pass trajectories on the grid that the step was built for."
+            raise InputError(
+                f"Expected trajectories (samples, times >= 2, *{self.grid.shape}), "
+                f"but got {trajectories.shape}. Pass trajectories on the grid that the step was built for."
             )
         C, modes = self.grid.channels, self.M_real.shape[2:]
         G = np.zeros((C, C, *modes), dtype=np.complex128)
@@ -128,7 +129,7 @@ class Linear(AbstractStep):
         G, H = (np.moveaxis(A.reshape(C, C, -1), -1, 0) for A in (G, H))
         power = np.trace(G, axis1=1, axis2=2).real.max() / C
         if not np.isfinite(power) or not np.isfinite(H).all():
-            raise ValueError(
+            raise InputError(
                 "The trajectories hold values that are not finite. Leave out the samples that diverged."
             )
         r = max(self.ridge * power, np.finfo(np.float64).tiny)
@@ -162,7 +163,7 @@ class LinearConfig(ModelConfig):
 
     def __post_init__(self):
         if not 0 <= self.ridge < 1:
-            raise ValueError(f"ridge={self.ridge} must be at least 0 and below 1, such as 1e-12.")
+            raise InputError(f"ridge={self.ridge} must be at least 0 and below 1, such as 1e-12.")
 
     def build(self, grid: Grid, *, key: PRNGKeyArray | None = None) -> Linear:
         del key
