@@ -1,0 +1,33 @@
+"""All figures of a store, written to a folder."""
+
+from pathlib import Path
+
+from sgno.report.figures.cost import cost_figure
+from sgno.report.figures.hero import hero_figure
+from sgno.report.figures.ratios import ablation_figure, spectral_figure
+from sgno.report.figures.rollout import rollout_figure
+from sgno.report.figures.style import save, styled
+from sgno.report.groups import compare
+from sgno.report.runs import read_store
+from sgno.study.store import Store
+
+
+def write_figures(store_root: Path, folder: Path) -> list[Path]:
+    """Write every figure the store has numbers for, as PNG and SVG.
+
+    **Returns:**
+
+    The files written; a figure with nothing to show is not written.
+    """
+    comparison = compare(read_store(store_root).runs)
+    with styled():
+        figures = {
+            "rollout": rollout_figure(comparison),
+            "spectral_ratios": spectral_figure(comparison),
+            "ablation": ablation_figure(comparison),
+            "error_vs_cost": cost_figure(comparison),
+            "hero": hero_figure(comparison, Store(store_root)),
+        }
+        return [
+            path for name, figure in figures.items() if figure for path in save(figure, Path(folder), name)
+        ]

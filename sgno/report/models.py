@@ -1,0 +1,85 @@
+"""How models are named, ordered and drawn: the same label, colour and dash in every table and figure.
+
+The colours stay apart under the common colour-vision deficiencies, and the dash repeats what the
+colour says. Each has a second tone for dark pages.
+"""
+
+from typing import NamedTuple
+
+SGNO = "sgno"
+LINEAR = "linear"
+ABLATIONS = ("sgno-unconstrained", "sgno-residual", "sgno-nocorrection")
+
+
+class Look(NamedTuple):
+    """Label, colours on light and dark ground, plotly's name of the dash, matplotlib's marker."""
+
+    label: str
+    light: str
+    dark: str
+    dash: str
+    marker: str
+
+
+_LOOKS = {
+    "conv": Look("Conv", "#3A9BDC", "#8FD0FF", "dot", "v"),
+    "res": Look("Res", "#0A5A9C", "#4C93E6", "dashdot", "^"),
+    "unet": Look("U-Net", "#009E73", "#41D9A6", "dash", "s"),
+    "dil": Look("Dil", "#8A8A1F", "#CFCB55", "longdash", "D"),
+    "fno": Look("FNO", "#4B3FA7", "#A79BFF", "solid", "P"),
+    "cno": Look("CNO", "#8E1F5B", "#F27FB2", "longdashdot", "X"),
+    "linear": Look("Linear", "#6B6B6B", "#A9A9A9", "dot", "_"),
+    "sgno": Look("SGNO", "#D55E00", "#FF8F3F", "solid", "o"),
+    "sgno-matched": Look("SGNO matched", "#E69F00", "#FFC95C", "dash", "h"),
+    "sgno-x": Look("SGNO-X", "#B5179E", "#FF7AE8", "solid", "*"),
+    "sgno-unconstrained": Look("SGNO, free generator", "#CC6677", "#F2A0AE", "dash", "<"),
+    "sgno-residual": Look("SGNO, residual update", "#7A4A9E", "#C79BEA", "dashdot", ">"),
+    "sgno-nocorrection": Look("SGNO, no correction", "#A67C00", "#E3C05B", "dot", "d"),
+}
+_ORDER = tuple(_LOOKS)
+_SPARE = (
+    ("#5D4037", "#D0AFA3"),
+    ("#00838F", "#5FD9E6"),
+    ("#AD1457", "#FF8FB8"),
+    ("#33691E", "#A5D66F"),
+    ("#283593", "#9FA9FF"),
+)
+
+
+def look(model: str) -> Look:
+    """How to draw a model; one that is not known gets a stable colour from its name."""
+    if model in _LOOKS:
+        return _LOOKS[model]
+    light, dark = _SPARE[sum(model.encode()) % len(_SPARE)]
+    label = f"SGNO-X {model.removeprefix('sgno-x').lstrip('-')}" if is_sgno_x(model) else model
+    return Look(label, light, dark, "longdash", "p")
+
+
+def label(model: str) -> str:
+    return look(model).label
+
+
+def order(model: str) -> tuple[int, str]:
+    """Sort key: the paper's order, then Linear, then the SGNO family; names we do not know before Linear."""
+    position = (
+        _ORDER.index(model) if model in _ORDER else _ORDER.index(SGNO if is_sgno(model) else LINEAR) - 0.5
+    )
+    return int(2 * position), model
+
+
+def is_sgno(model: str) -> bool:
+    """SGNO, its ablations, its size-matched version and SGNO-X: none of them is a baseline."""
+    return model == SGNO or model.startswith("sgno-")
+
+
+def is_sgno_x(model: str) -> bool:
+    return model == "sgno-x" or model.startswith("sgno-x-")
+
+
+def is_baseline(model: str) -> bool:
+    return not is_sgno(model)
+
+
+def is_network_baseline(model: str) -> bool:
+    """A baseline that the paper could have had in its table: all but Linear."""
+    return is_baseline(model) and model != LINEAR

@@ -1,0 +1,25 @@
+"""All tables of a report, in its order."""
+
+from sgno.report.groups import Comparison
+from sgno.report.tables.ablation import ablation_table
+from sgno.report.tables.capacity import capacity_table
+from sgno.report.tables.main import main_table
+from sgno.report.tables.sgno_x import sgno_x_table
+from sgno.report.tables.spectral import spectral_table
+from sgno.report.tables.table import Table
+from sgno.report.tables.timing import timing_table
+from sgno.report.tables.transfer import transfer_table
+
+
+def all_tables(comparison: Comparison) -> list[Table]:
+    """Main, SGNO-X if there is any, spectral, ablation, transfer, capacity, time."""
+    tables = [
+        main_table(comparison),
+        sgno_x_table(comparison),
+        spectral_table(comparison),
+        ablation_table(comparison),
+        transfer_table(comparison),
+        capacity_table(comparison),
+        timing_table(comparison),
+    ]
+    return [table for table in tables if table is not None]
