@@ -1,0 +1,170 @@
+"""What is measured, as plain data: a case is one piece of work; the cases of a group are compared."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from sgno.errors import InputError
+
+Work = Literal["update", "rollout", "coefficients", "matmul"]
+Loop = Literal["sgno", "trainax", "torch", "solver"]
+
+PAPER_POINTS = {1: (160,), 2: (64, 64), 3: (32, 32, 32)}
+BASELINES = ("conv", "res", "unet", "dil", "fno")
+# A rollout is a chain of equal steps, so slow grids time the first few of the 200 and scale up.
+ROLLOUT_STEPS = 200
+TIMED_STEPS = {1: 200, 2: 20, 3: 4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One piece of work that a fresh process repeats.
+
+    **Arguments:**
+
+    - `label`: the subject's name within its group.
+    - `work`: one training update, a rollout, the coefficients of the weights alone (with their gradient),
+        or a large matrix product.
+    - `loop`: who runs it: this package, APEBench's trainer, PyTorch, or the reference solver.
+    - `model`: a model's name; for `loop="torch"` how pointwise maps are written; for the solver a task.
+    - `points`: the grid.
+    - `batch`: states in a batch.
+    - `timed_steps`: steps of a rollout per repeat.
+    - `seeds`: networks trained together.
+    - `settings`: settings of the model that differ from the registry's.
+    """
+
+    label: str
+    work: Work
+    loop: Loop
+    model: str
+    points: tuple[int, ...]
+    batch: int = 20
+    timed_steps: int = 1
+    seeds: int = 1
+    settings: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self):
+        for name, kind in (("work", Work), ("loop", Loop)):
+            if getattr(self, name) not in get_args(kind):
+                raise InputError(f"{name}={getattr(self, name)!r} is not one of {', '.join(get_args(kind))}.")
+
+    @property
+    def num_spatial_dims(self) -> int:
+        return len(self.points)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "points": list(self.points), "settings": dict(self.settings)}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Case":
+        settings = tuple(sorted(content["settings"].items()))
+        return Case(**{**content, "points": tuple(content["points"]), "settings": settings})
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Cases measured in turn, so that a drift of the machine touches all of them alike."""
+
+    name: str
+    cases: tuple[Case, ...]
+    repeats: int = 5
+    seconds: float = 60.0
+
+
+def full() -> tuple[Group, ...]:
+    """Everything, at the paper's sizes."""
+    groups = [Group("matmul", (Case("matrix product", "matmul", "sgno", "", (2048,)),))]
+    for d, points in PAPER_POINTS.items():
+        groups.append(Group(f"update-{d}d", sgno_and_torch("update", points, 20)))
+        groups.append(Group(f"rollout-{d}d", sgno_and_torch("rollout", points, 30)))
+        groups.append(Group(f"coefficients-{d}d", _coefficients(points)))
+    for d, points in PAPER_POINTS.items():
+        rollouts = [Case("solver", "rollout", "solver", SOLVER_TASKS[d], points, 30, TIMED_STEPS[d])]
+        rollouts += [Case(net, "rollout", "sgno", net, points, 30, TIMED_STEPS[d]) for net in BASELINES]
+        sgno = Case("sgno", "rollout", "sgno", "sgno", points, 30, TIMED_STEPS[d])
+        groups.append(Group(f"rollout-{d}d-others", (sgno, *rollouts), repeats=3, seconds=20.0))
+        groups += [Group(f"update-{d}d-{net}", _two_loops(net, points), seconds=20.0) for net in BASELINES]
+    return (*groups, *scaling())
+
+
+SOLVER_TASKS = {1: "ks1d", 2: "kolm2d", 3: "advdiff3d"}
+
+
+def sgno_and_torch(work: Work, points: tuple[int, ...], batch: int, **fields: Any) -> tuple[Case, ...]:
+    """SGNO here, and both PyTorch writings of it."""
+    steps = TIMED_STEPS[len(points)] if work == "rollout" else 1
+    subjects = (
+        ("sgno", "sgno", "sgno"),
+        ("torch", "torch", "product"),
+        ("torch, 1x1 convolutions", "torch", "convolution"),
+    )
+    return tuple(
+        Case(label, work, loop, model, points, batch, steps, **fields)  # pyright: ignore[reportArgumentType]
+        for label, loop, model in subjects
+    )
+
+
+def _coefficients(points: tuple[int, ...]) -> tuple[Case, ...]:
+    return (
+        Case("update", "update", "sgno", "sgno", points),
+        Case("coefficients", "coefficients", "sgno", "sgno", points),
+    )
+
+
+def _two_loops(net: str, points: tuple[int, ...]) -> tuple[Case, ...]:
+    return (
+        Case("our loop", "update", "sgno", net, points),
+        Case("APEBench's trainer", "update", "trainax", net, points),
+    )
+
+
+def scaling() -> tuple[Group, ...]:
+    """Time of an SGNO update against points, modes and seeds."""
+    grids = {1: [2**p for p in range(6, 13)], 2: [32, 64, 128, 256, 512], 3: [16, 32, 64]}
+    modes = {1: [8, 16, 26, 40, 64, 80], 2: [4, 7, 10, 16, 24, 32], 3: [3, 6, 9, 12, 16]}
+    groups = []
+    for d, sizes in grids.items():
+        cases = [Case(str(n), "update", "sgno", "sgno", (n,) * d) for n in sizes]
+        groups.append(Group(f"points-{d}d", tuple(cases), repeats=3, seconds=30.0))
+    for d, counts in modes.items():
+        cases = [
+            Case(str(m), "update", "sgno", "sgno", PAPER_POINTS[d], settings=(("num_modes", m),))
+            for m in counts
+        ]
+        groups.append(Group(f"modes-{d}d", tuple(cases), repeats=3, seconds=20.0))
+    for d in (1, 2):
+        cases = [Case(str(s), "update", "sgno", "sgno", PAPER_POINTS[d], seeds=s) for s in (1, 2, 4, 8)]
+        groups.append(Group(f"seeds-{d}d", tuple(cases), repeats=3, seconds=20.0))
+    return tuple(groups)
+
+
+def quick() -> tuple[Group, ...]:
+    """A smoke run: every kind of work once, on sizes that say nothing."""
+    small = (("num_blocks", 1), ("num_modes", 3), ("width", 2))
+    points = (32,)
+    fno = "FNO;2;2;1;gelu"
+    solver = Case("solver", "rollout", "solver", "ks1d", points, 3, 2)
+    return (
+        Group("matmul", (Case("matrix product", "matmul", "sgno", "", (128,)),), 2),
+        Group("update-1d", sgno_and_torch("update", points, 4, settings=small), 2),
+        Group("rollout-1d", (*sgno_and_torch("rollout", points, 3, settings=small)[:2], solver), 2),
+        Group(
+            "update-1d-fno",
+            (
+                Case("our loop", "update", "sgno", fno, points, 4),
+                Case("APEBench's trainer", "update", "trainax", fno, points, 4),
+            ),
+            2,
+        ),
+        Group(
+            "coefficients-1d",
+            (Case("coefficients", "coefficients", "sgno", "sgno", points, settings=small),),
+            2,
+        ),
+        Group(
+            "seeds-1d",
+            tuple(Case(str(s), "update", "sgno", "sgno", points, 4, seeds=s, settings=small) for s in (1, 2)),
+            2,
+        ),
+    )

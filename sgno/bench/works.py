@@ -1,0 +1,289 @@
+"""From a case to the work itself: a function that repeats it and ticks after each repeat.
+
+Imports happen in `load`, before the memory baseline is taken; data and weights are made inside the work.
+"""
+
+import dataclasses
+import importlib
+import os
+import time
+from collections.abc import Callable
+from typing import cast
+
+from sgno.bench.cases import Case
+
+Tick = Callable[[int], None]
+# A repeat should last about this long, so that the clock and the dispatch do not matter.
+REPEAT_SECONDS = 1.0
+MANY_UPDATES = 50_000
+
+
+class MissingSubject(Exception):
+    """The subject is not installed here."""
+
+
+def load(case: Case) -> Callable[[Tick], None]:
+    """Import what the case needs and return its work.
+
+    **Raises:** `MissingSubject` if it needs something that is not installed.
+    """
+    if case.loop == "torch":
+        return _torch(case)
+    if case.work == "matmul":
+        return _matmul(case)
+    if case.loop == "solver":
+        return _solver(case)
+    if case.work == "rollout":
+        return _rollout(case)
+    if case.work == "coefficients":
+        return _coefficients(case)
+    if case.loop == "trainax":
+        return _trainax_update(case)
+    return _update(case) if case.seeds == 1 else _mapped_update(case)
+
+
+def repeat(once: Callable[[], object], tick: Tick) -> None:
+    """Tick after the first call, then after as many calls as last about a second."""
+    count = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(count):
+            once()
+        seconds = time.perf_counter() - start
+        tick(count)
+        count = max(1, min(1000, round(count * REPEAT_SECONDS / seconds)))
+
+
+def _build(case: Case):
+    """A fresh step for the case."""
+    import jax
+
+    from sgno.models.registry import get_model
+    from sgno.models.step import Grid
+
+    config = dataclasses.replace(get_model(case.model, case.num_spatial_dims), **dict(case.settings))
+    return config.build(Grid(1, case.points), key=jax.random.PRNGKey(0))
+
+
+def _trajectories(case: Case):
+    """Ten batches' worth of smooth states; what they are does not change the time."""
+    import numpy as np
+
+    phase = np.random.default_rng(0).uniform(0, 2 * np.pi, (10 * case.batch, 1, 1, *(1,) * len(case.points)))
+    angles = [2 * np.pi * np.arange(n) / n for n in case.points]
+    wave = sum(
+        np.sin(a).reshape([-1 if i == j else 1 for j in range(len(case.points))])
+        for i, a in enumerate(angles)
+    )
+    return np.broadcast_to(np.sin(wave + phase), (10 * case.batch, 2, 1, *case.points)).astype(np.float32)
+
+
+def _update(case: Case) -> Callable[[Tick], None]:
+    import jax
+
+    from sgno.training import Progress, TrainConfig, train
+
+    def work(tick: Tick) -> None:
+        done = 0
+
+        def on_progress(progress: Progress) -> None:
+            nonlocal done
+            done, before = progress.update, done
+            tick(done - before)
+
+        config = TrainConfig(updates=MANY_UPDATES, batch_size=case.batch)
+        train(_build(case), _trajectories(case), config, key=jax.random.PRNGKey(1), on_progress=on_progress)
+
+    return work
+
+
+def _mapped_update(case: Case) -> Callable[[Tick], None]:
+    """Several networks in one program, mapped over their seeds; a unit is one update of all of them."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    import optax
+
+    from sgno.models.registry import get_model
+    from sgno.models.step import Grid
+    from sgno.training.config import TrainConfig
+    from sgno.training.loop import batch_loss, make_optimizer
+
+    def work(tick: Tick) -> None:
+        settings = dataclasses.replace(get_model(case.model, case.num_spatial_dims), **dict(case.settings))
+        config = TrainConfig(batch_size=case.batch)
+        optimizer = make_optimizer(config)
+        grid = Grid(1, case.points)
+        _, static = eqx.partition(settings.build(grid, key=jax.random.PRNGKey(0)), eqx.is_inexact_array)
+
+        @jax.vmap
+        def start(seed):
+            params = eqx.filter(settings.build(grid, key=jax.random.PRNGKey(seed)), eqx.is_inexact_array)
+            return params, optimizer.init(params)
+
+        def loss(params, states, key):
+            return batch_loss(eqx.combine(params, static), states, config, key=key)
+
+        @jax.jit
+        def many(carry, states, key, count):
+            @jax.vmap
+            def update(carry):
+                params, moments = carry
+                change, moments = optimizer.update(jax.grad(loss)(params, states, key), moments, params)
+                return optax.apply_updates(params, change), moments
+
+            return jax.lax.fori_loop(0, count, lambda _, carry: update(carry), carry)
+
+        states = jnp.asarray(_trajectories(case)[: case.batch].swapaxes(0, 1))
+        # Through NumPy, since weakly typed arrays would make the second call compile again.
+        carry, key, count = jax.tree.map(np.asarray, start(jnp.arange(case.seeds))), jax.random.PRNGKey(2), 1
+        program = many.lower(carry, states, key, np.int32(count)).compile()
+        while True:
+            begun = time.perf_counter()
+            carry = jax.block_until_ready(program(carry, states, key, np.int32(count)))
+            seconds = time.perf_counter() - begun
+            tick(count)
+            count = max(1, min(1000, round(count * REPEAT_SECONDS / seconds)))
+
+    return work
+
+
+def _trainax_update(case: Case) -> Callable[[Tick], None]:
+    """The trainer that APEBench makes for `train_config="one"`, called once for one network.
+
+    APEBench maps it over the seeds even when there is one, which took a quarter longer: left out here.
+    """
+    import apebench
+    import equinox as eqx
+    import jax
+    import optax
+    import trainax
+
+    from sgno.models.apebench_adapter import ApebenchConfig
+    from sgno.models.registry import get_model
+    from sgno.training import TrainConfig
+
+    def work(tick: Tick) -> None:
+        before, count, begun = 0, 1, time.perf_counter()
+
+        def callback(update: int, stepper, data) -> dict:
+            nonlocal before, count, begun
+            del data
+            if update - before == count:
+                jax.block_until_ready(eqx.filter(stepper, eqx.is_array))
+                seconds = time.perf_counter() - begun
+                tick(count)
+                before, count = update, max(1, min(1000, round(count * REPEAT_SECONDS / seconds)))
+                begun = time.perf_counter()
+            return {}
+
+        trainer = trainax.trainer.SupervisedTrainer(
+            _trajectories(case),
+            optimizer=optax.adam(TrainConfig().schedule()),
+            num_training_steps=MANY_UPDATES,
+            batch_size=case.batch,
+            num_rollout_steps=1,
+            callback_fn=callback,  # pyright: ignore[reportArgumentType]
+        )
+        # APEBench's network as APEBench makes it; any advection scenario makes the same one.
+        scenario = apebench.scenarios.scenario_dict["diff_adv"](
+            num_spatial_dims=case.num_spatial_dims, num_points=case.points[0]
+        )
+        config = cast(ApebenchConfig, get_model(case.model, case.num_spatial_dims))
+        network = scenario.get_network(config.network, jax.random.PRNGKey(0))
+        trainer(network, jax.random.PRNGKey(1), record_loss_every=100, spawn_tqdm=False)
+
+    return work
+
+
+def _rollout(case: Case) -> Callable[[Tick], None]:
+    import jax
+
+    from sgno.evaluation.rollout import rollout
+
+    def work(tick: Tick) -> None:
+        step, u = _build(case), jax.numpy.asarray(_trajectories(case)[: case.batch, 0])
+        steps = case.timed_steps
+        repeat(lambda: jax.block_until_ready(rollout(step, u, steps, every=steps, batched=True)), tick)
+
+    return work
+
+
+def _solver(case: Case) -> Callable[[Tick], None]:
+    """exponax's reference stepper of a task, as APEBench sets it up."""
+    import apebench
+    import exponax
+    import jax
+
+    from sgno.tasks import get_task
+
+    def work(tick: Tick) -> None:
+        task = get_task(case.model)
+        scenario = apebench.scenarios.scenario_dict[task.scenario](
+            num_spatial_dims=task.num_spatial_dims, num_points=case.points[0], **dict(task.settings)
+        )
+        advance = jax.jit(jax.vmap(exponax.repeat(scenario.get_ref_stepper(), case.timed_steps)))
+        u = jax.numpy.asarray(_trajectories(case)[: case.batch, 0])
+        repeat(lambda: jax.block_until_ready(advance(u)), tick)
+
+    return work
+
+
+def _coefficients(case: Case) -> Callable[[Tick], None]:
+    """What depends on the weights alone (norm caps, generator, budget), and the gradient through it."""
+    import equinox as eqx
+    import jax
+
+    def work(tick: Tick) -> None:
+        @eqx.filter_jit
+        @eqx.filter_value_and_grad
+        def prepared(step):
+            return sum(
+                jax.numpy.sum(x) for x in jax.tree.leaves(eqx.filter(step.prepare(), eqx.is_inexact_array))
+            )
+
+        step = _build(case)
+        repeat(lambda: jax.block_until_ready(prepared(step)), tick)
+
+    return work
+
+
+def _matmul(case: Case) -> Callable[[Tick], None]:
+    """A square float32 matrix product by XLA."""
+    import jax
+
+    def work(tick: Tick) -> None:
+        a = jax.random.normal(jax.random.PRNGKey(0), (case.points[0],) * 2)
+        product = jax.jit(lambda a: a @ a)
+        repeat(lambda: product(a).block_until_ready(), tick)
+
+    return work
+
+
+def _torch(case: Case) -> Callable[[Tick], None]:
+    """The PyTorch writing, which a checkout has under `benchmarks` and an installed package has not."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingSubject("torch is not installed; install the extra 'bench'") from error
+    try:
+        writing = importlib.import_module("benchmarks.torch_sgno")
+        loop = importlib.import_module("benchmarks.torch_loop")
+    except ImportError as error:
+        raise MissingSubject("the PyTorch writing is not here; run from a checkout of sgno") from error
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(cores)
+
+    def work(tick: Tick) -> None:
+        torch.manual_seed(0)
+        settings = writing.paper(case.num_spatial_dims, pointwise=case.model, **dict(case.settings))
+        model = writing.SGNO(settings)
+        states = torch.from_numpy(_trajectories(case)[: case.batch].copy())
+        u, target = states[:, 0].contiguous(), states[:, 1].contiguous()
+        if case.work == "rollout":
+            repeat(lambda: loop.rollout(model, u, case.timed_steps), tick)
+        update = loop.training_update(model)
+        repeat(lambda: update(u, target), tick)
+
+    return work
