@@ -48,7 +48,11 @@ class Filters(eqx.Module):
     cutoff: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(
-        self, D: np.ndarray, unit: np.ndarray | float, points: tuple[int, ...], cutoff: tuple[int, ...]
+        self,
+        D: np.ndarray | Array,
+        unit: np.ndarray | float,
+        points: tuple[int, ...],
+        cutoff: tuple[int, ...],
     ):
         kept = (slice(None), *kept_modes(points, cutoff))
         unit = unit if np.ndim(unit) == 0 else np.asarray(unit)[kept]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxtyping import PRNGKeyArray
 
+from sgno.errors import InputError
 from sgno.models.config import ModelConfig
 from sgno.models.step import Grid
 
@@ -77,17 +78,17 @@ class SGNOXConfig(ModelConfig):
     def __post_init__(self):
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
-                raise ValueError(f"{name}={getattr(self, name)!r} is not one of {', '.join(known)}.")
+                raise InputError(f"{name}={getattr(self, name)!r} is not one of {', '.join(known)}.")
         if self.degree not in (2, 3):
-            raise ValueError(f"degree={self.degree}: products have 2 or 3 factors. Use 2 or 3.")
+            raise InputError(f"degree={self.degree}: products have 2 or 3 factors. Use 2 or 3.")
         if self.stages is not None and self.stages not in _STAGES:
-            raise ValueError(f"stages={self.stages} is not one of {_STAGES}, or None to let the data choose.")
+            raise InputError(f"stages={self.stages} is not one of {_STAGES}, or None to let the data choose.")
         if self.inner_steps is not None and self.inner_steps < 1:
-            raise ValueError(f"inner_steps={self.inner_steps} must be at least 1, or None.")
+            raise InputError(f"inner_steps={self.inner_steps} must be at least 1, or None.")
         if self.max_terms is not None and self.max_terms < 1:
-            raise ValueError(f'max_terms={self.max_terms} must be at least 1; closure="none" has no terms.')
+            raise InputError(f'max_terms={self.max_terms} must be at least 1; closure="none" has no terms.')
         if not self.margin > 1:
-            raise ValueError(
+            raise InputError(
                 f"margin={self.margin} must exceed 1, or the trapping set cuts off the training data."
             )
         # JSON has no tuples.

@@ -19,7 +19,9 @@ from sgno.models.step import Grid
 
 _MAX_ITERATIONS = 16
 # Stop when an iteration lowers the held-out error by less than this.
-_WORTHWHILE = 0.98
+_WORTHWHILE = 0.95
+# A correction that overshoots is tried again by halves and less.
+_SHARES = (1.0, 0.5, 0.2)
 _SLOWEST = 1e-9
 # Growth below this per step is the rounding of a neutral mode.
 _NEUTRAL = 1e-6
@@ -85,20 +87,37 @@ def refine(step: SGNOX, fit: Fit, pairs: Pairs, *, iterations: int = _MAX_ITERAT
     Each iteration is one pass over the pairs and one small solve for each mode. The best iterate on the
     held-out pairs is returned.
     """
-    best = fit
     held = pairs.part(held=True)
-    stale = 0
-    for iteration in range(iterations + 1):
-        trial = install(step, fit)
-        error = _error(trial, *held)
-        fit = dataclasses.replace(fit, error=error)
-        stale = stale + 1 if error > _WORTHWHILE * best.error else 0
-        if error < best.error or iteration == 0:
-            best = fit
-        if not np.isfinite(error) or stale == 2 or iteration == iterations:
+    best = dataclasses.replace(fit, error=_error(install(step, fit), *held))
+    for _ in range(iterations):
+        corrected = _correct(step, install(step, best), best, pairs)
+        best = _with_units(best, corrected)
+        for share in _SHARES:
+            trial = corrected if share == 1 else _between(best, corrected, share)
+            trial = dataclasses.replace(trial, error=_error(install(step, trial), *held))
+            if trial.error < best.error:
+                break
+        else:
             break
-        fit = _correct(step, trial, fit, pairs)
+        gained = trial.error < _WORTHWHILE * best.error
+        best = trial
+        if not gained:
+            break
     return best
+
+
+def fit_of(step: SGNOX) -> Fit:
+    """The weights of a step as a fit, to go on from."""
+    w = step.weights()
+    L = np.asarray(w.Lambda, complex) + np.asarray(w.m, float)
+    K = np.zeros((L.shape[0], *L.shape), complex) if w.K is None else np.asarray(w.K, complex)
+    f = np.zeros_like(L) if w.f is None else np.asarray(w.f, complex)
+    P, T = np.asarray(w.P, complex), np.asarray(w.T, complex)
+    may_grow = np.asarray(w.m) > _NEUTRAL
+    unit_L, unit_P = np.asarray(step.generator.w.scale(), float), np.asarray(step.P.scale(), float)
+    unit_f = unit_L if step.forcing is None else np.asarray(step.forcing.scale(), float)
+    unit_T = unit_L if step.gain is None else np.asarray(step.gain.scale(), float)
+    return Fit(L, K, P, f, T, may_grow, unit_L, unit_P, unit_f, unit_T, np.inf)
 
 
 def install(step: SGNOX, fit: Fit) -> SGNOX:
@@ -124,11 +143,11 @@ def install(step: SGNOX, fit: Fit) -> SGNOX:
 def linear_parts(step: SGNOX, fit: Fit) -> SGNOX:
     """The step with the fitted rates: decay and dispersion, growth, coupling."""
     real = step.config.generator == "real"
-    L = fit.L.real.astype(complex) if real else fit.L
+    L = np.real(fit.L).astype(complex) if real else fit.L
     step = eqx.tree_at(
         lambda s: (s.generator, s.growth),
         step,
-        (Generator(L, fit.unit_L, real=real), Growth(np.where(L.real > _NEUTRAL, L, 0), fit.unit_L)),
+        (Generator(L, fit.unit_L, real=real), Growth(np.where(np.real(L) > _NEUTRAL, L, 0), fit.unit_L)),
     )
     if step.coupling is not None:
         unit = np.broadcast_to(fit.unit_L[:, None], fit.K.shape)
@@ -182,7 +201,7 @@ def _correct(step: SGNOX, trial: SGNOX, fit: Fit, pairs: Pairs) -> Fit:
     e_new = np.where(np.abs(e + rate) > 1e-9, e + rate, 1e-9)
     L = fit.L + S * np.log(e_new / e)
     if step.config.generator == "real":
-        L = L.real.astype(complex)
+        L = np.real(L).astype(complex)
     L = _without_growth(L, fit.may_grow)
     ratio, gain_ratio = _coefficient_ratios(fit.L / S, L / S)
     typical = np.median(np.abs(fit.P)) if J else 0.0
@@ -200,6 +219,17 @@ def _correct(step: SGNOX, trial: SGNOX, fit: Fit, pairs: Pairs) -> Fit:
     )
 
 
+def _with_units(fit: Fit, other: Fit) -> Fit:
+    """The fit, with what is left open as the other one found it."""
+    return dataclasses.replace(fit, **{f"unit_{name}": getattr(other, f"unit_{name}") for name in "LPfT"})
+
+
+def _between(old: Fit, new: Fit, share: float) -> Fit:
+    """Part of the way from one fit to the next, with the units of the next."""
+    moved = {name: (1 - share) * getattr(old, name) + share * getattr(new, name) for name in "LKPfT"}
+    return dataclasses.replace(new, **moved)
+
+
 def _coefficient_ratios(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Factors that keep `phi_1 P` and `T phi_2 / phi_1` when the rate changes."""
     ratio = _phi1(old) / _phi1(new)
@@ -207,7 +237,8 @@ def _coefficient_ratios(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _without_growth(L: np.ndarray, may_grow: np.ndarray) -> np.ndarray:
-    return np.where((L.real > _NEUTRAL) & may_grow, L, np.minimum(L.real, 0) + 1j * L.imag)
+    growth, turn = np.real(L), np.imag(L)
+    return np.where((growth > _NEUTRAL) & may_grow, L, np.minimum(growth, 0) + 1j * turn)
 
 
 def _phi1(z: np.ndarray) -> np.ndarray:
@@ -240,4 +271,5 @@ def _error(trial: SGNOX, now: np.ndarray, then: np.ndarray) -> float:
     total = np.zeros(2)
     for a, b in blocks(now, then, 1):
         total += np.asarray(_left(trial, jnp.asarray(a), jnp.asarray(b)), dtype=float)
-    return float(total[0] / max(total[1], 1e-300))
+    error = float(total[0] / max(total[1], 1e-300))
+    return error if np.isfinite(error) else np.inf

@@ -93,14 +93,15 @@ def _continue(
     scale = max(of) / 2
     basis = _monomials(of, order, scale).reshape(-1, int(np.prod(mode_shape(of))))
     # Real coefficients: fit real and imaginary parts as separate equations.
-    A = jnp.asarray(np.concatenate([basis.real, basis.imag], axis=1).T, dtype=unit.dtype)
+    A = jnp.asarray(np.concatenate([np.real(basis), np.imag(basis)], axis=1).T, dtype=unit.dtype)
     further = jnp.asarray(_monomials(to, order, scale), dtype=w.dtype)
     rows = []
-    for w_c, unit_c in zip(w.reshape(w.shape[0], -1), unit.reshape(w.shape[0], -1), strict=True):
+    for c in range(w.shape[0]):
+        w_c, unit_c = w[c].reshape(-1), unit[c].reshape(-1)
         # Capped, or a handful of modes known to rounding would decide alone.
         weight = 1 / jnp.maximum(unit_c, 1e-2 * jnp.median(unit_c))
         weight = jnp.concatenate([weight, weight])
-        b = jnp.concatenate([w_c.real, w_c.imag])
+        b = jnp.concatenate([jnp.real(w_c), jnp.imag(w_c)])
         coefficients = jnp.linalg.lstsq(A * weight[:, None], b * weight)[0]
         rows.append(jnp.tensordot(coefficients.astype(w.dtype), further, axes=1))
     return jnp.stack(rows)

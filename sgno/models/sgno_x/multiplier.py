@@ -19,12 +19,12 @@ class Multiplier(eqx.Module):
     imag: Float[Array, "*shape"] | None
     unit: Int8[Array, "*shape"]
 
-    def __init__(self, value: np.ndarray, unit: np.ndarray | float = 1.0, *, real: bool = False):
+    def __init__(self, value: np.ndarray | Array, unit: np.ndarray | float = 1.0, *, real: bool = False):
         exponent = np.clip(np.floor(np.log2(np.maximum(unit, 1e-30))), -100, 100)
-        exponent = np.broadcast_to(exponent, np.shape(value))
-        scaled = np.asarray(value) * 2.0**-exponent
-        self.real = jnp.asarray(scaled.real, dtype=jnp.float32)
-        self.imag = None if real else jnp.asarray(scaled.imag, dtype=jnp.float32)
+        exponent = np.broadcast_to(exponent, value.shape)
+        inverse = jnp.asarray(2.0**-exponent, dtype=jnp.float32)
+        self.real = inverse * jnp.asarray(jnp.real(value), dtype=jnp.float32)
+        self.imag = None if real else inverse * jnp.asarray(jnp.imag(value), dtype=jnp.float32)
         self.unit = jnp.asarray(exponent, dtype=jnp.int8)
 
     def __call__(self) -> Inexact[Array, "*shape"]:

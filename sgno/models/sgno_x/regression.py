@@ -17,9 +17,9 @@ class Gram:
 
     def __init__(self):
         self.count = 0
-        self.xx = np.zeros(())
-        self.xy = np.zeros(())
-        self.yy = np.zeros(())
+        self.xx = np.zeros((1, 1, 1, 1), complex)
+        self.xy = np.zeros((1, 1, 1), complex)
+        self.yy = np.zeros((1, 1))
 
     def add(self, x: np.ndarray, y: np.ndarray) -> None:
         """Add samples: `x` is `(samples, channels, columns, modes)`, `y` is `(samples, channels, modes)`."""
@@ -48,7 +48,7 @@ class Gram:
         columns = np.arange(self.xx.shape[-1]) if columns is None else columns
         xx = self.xx[..., columns[:, None], columns]
         noise = np.broadcast_to(self.count * self.noise(), (*self.xx.shape[:2], self.xx.shape[-1]))
-        size = np.sqrt(np.einsum("ckaa->cka", xx).real + noise[..., columns]) + 1e-300
+        size = np.sqrt(np.einsum("ckaa->cka", xx).real + noise[..., columns]) + 1e-150
         scaled = xx / (size[..., :, None] * size[..., None, :])
         diagonal = _RIDGE + noise[..., columns] / size**2
         scaled = scaled + diagonal[..., None] * np.eye(len(columns))

@@ -125,8 +125,8 @@ class Scale:
     def __init__(self, weight: np.ndarray):
         self.weight = weight
         self.count = 0
-        self.increment = np.zeros(())
-        self.power = np.zeros(())
+        self.increment = np.zeros((1, 1))
+        self.power = np.zeros((1, 1))
 
     def add(self, now: np.ndarray, then: np.ndarray) -> None:
         self.count += len(now)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sgno.errors import InputError
 from sgno.models.sgno_x.config import SGNOXConfig
 from sgno.models.sgno_x.fit import Fit, first_fit, install, refine
 from sgno.models.sgno_x.screening import Pairs
@@ -45,10 +46,10 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
        one step of the scheme reproduces the pairs (`refine`).
     4. The cheapest scheme whose rollouts of held-out trajectories are nearly as good as the best.
 
-    **Raises:** `ValueError` if there are fewer than two times or a value is not finite.
+    **Raises:** `InputError` if there are fewer than two times or a value is not finite.
     """
     if trajectories.shape[1] < 2 or not np.isfinite(trajectories).all():
-        raise ValueError(
+        raise InputError(
             f"The trajectories of shape {trajectories.shape} need at least two times and finite values. "
             "Leave out the samples that diverged."
         )

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-from typing_extensions import Self
 
+from sgno.errors import InputError
 from sgno.models.sgno_x.closure import Filters, Terms
 from sgno.models.sgno_x.config import SGNOXConfig
 from sgno.models.sgno_x.generator import Coupling, Generator, Growth, LatentCarry
@@ -58,20 +58,19 @@ class SGNOX(AbstractStep):
         - `config`: the structure, every choice filled in.
         - `asked`: the settings as they were asked for, whose open choices `warm_start` makes.
         """
-        assert config.terms is not None and config.cutoff is not None
+        if config.start != "data" and not config.terms:
+            config = dataclasses.replace(config, terms=_mixed_terms(config.most_terms(grid), grid.channels))
+        assert config.terms is not None and config.cutoff is not None and config.stages is not None
         if len(config.cutoff) != grid.num_spatial_dims or any(
             2 * c >= n for c, n in zip(config.cutoff, grid.points, strict=True)
         ):
-            raise ValueError(
+            raise InputError(
                 f"cutoff={config.cutoff} does not fit a grid of {grid.points} points. "
                 "Give one wavenumber below Nyquist for each axis, or None."
             )
         modes, C = mode_shape(grid.points), grid.channels
         draw_key, latent_key = jax.random.split(key)
         real = config.generator == "real"
-        if config.start != "data" and not config.terms:
-            config = dataclasses.replace(config, terms=_mixed_terms(config.most_terms(grid), C))
-        assert config.terms is not None
         terms = Terms(config.terms)
         L = np.zeros((C, *modes), complex)
         self.generator = Generator(L - 1e-3, 1.0, real=real)
@@ -128,7 +127,7 @@ class SGNOX(AbstractStep):
         if self.latent is None:
             return step
         if points != self.grid.points:
-            raise ValueError(
+            raise InputError(
                 f'carry="latent" has no continuation to {points} points. Use the grid {self.grid.points}.'
             )
         h = 1 / inner_steps
@@ -152,8 +151,8 @@ class SGNOX(AbstractStep):
         )
 
     def warm_start(
-        self, trajectories: Float[Array, "samples times channels *points"], *, key: PRNGKeyArray
-    ) -> Self:
+        self, trajectories: Float[Array | np.ndarray, "samples times channels *points"], *, key: PRNGKeyArray
+    ) -> "SGNOX":
         """The step to train from: its closure, scheme, weights and trapping set from the trajectories.
 
         The structure depends on the trajectories alone, never on `key`.
@@ -169,7 +168,7 @@ class SGNOX(AbstractStep):
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 1 + self.grid.num_spatial_dims or shape[0] != self.grid.channels:
-            raise ValueError(
+            raise InputError(
                 f"This step was made for states of shape {self.grid.shape}, but got one of shape {shape}. "
                 "The points per axis may differ, the channels and the number of axes may not."
             )
@@ -199,17 +198,12 @@ def _mixed_terms(count: int, channels: int) -> tuple[tuple[str, ...], ...]:
 
 def _start_filters(
     terms: Terms, points: tuple[int, ...], cutoff: tuple[int, ...], key: PRNGKeyArray
-) -> np.ndarray:
-    """The factors' symbols; factors called `mix` are drawn: random mixtures of all of them, scaled alike."""
+) -> np.ndarray | Array:
+    """The factors' symbols, or, for factors called `mix`, random mixtures of all symbols scaled alike."""
     mask = below(points, cutoff)
+    names = [name.split(":")[1] for name in terms.factors]
+    if not any(name.startswith("mix") for name in names):
+        return terms.start(points, cutoff)
     basis = np.stack([symbol(name, points) * mask for name in symbol_names(len(points))])
     basis /= np.abs(basis).max(axis=tuple(range(1, basis.ndim)), keepdims=True)
-    draw = np.asarray(jax.random.normal(key, (len(terms.factors), len(basis))), dtype=float)
-    drawn = np.tensordot(draw, basis, axes=1)
-    names = [name.split(":")[1] for name in terms.factors]
-    return np.stack(
-        [
-            d if name.startswith("mix") else symbol(name, points) * mask
-            for name, d in zip(names, drawn, strict=True)
-        ]
-    )
+    return jnp.tensordot(jax.random.normal(key, (len(names), len(basis))), jnp.asarray(basis), axes=1)
