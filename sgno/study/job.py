@@ -25,6 +25,7 @@ from sgno.models.registry import config_from_json
 from sgno.models.step import AbstractStep
 from sgno.models.weights import save_weights
 from sgno.study.machine import machine, versions
+from sgno.study.memory import peak_bytes, reset_peak
 from sgno.study.store import Store
 from sgno.tasks import Task
 from sgno.training.config import TrainConfig
@@ -33,6 +34,8 @@ from sgno.training.state import load_checkpoint, save_checkpoint
 
 CHECKPOINT_SECONDS = 30.0
 TAU = 0.2
+# Test trajectories of a finer grid: 30 of kolm2d at 256² alone take 3.6 GB while they are made.
+TRANSFER_SAMPLES = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +84,7 @@ def run_job(
     *,
     cache: Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> dict[str, Any]:
     """Run a job to its end, or answer from the store if it is finished.
 
@@ -94,18 +98,21 @@ def run_job(
         return store.record(job.id)
     store.create()
     with jax.enable_x64(job.train.precision == "float64"):
-        return _run(job, store, cache, on_progress)
+        return _run(job, store, cache, on_progress, checkpoint_seconds)
 
 
-def _run(job: Job, store: Store, cache: Path | None, on_progress) -> dict[str, Any]:
+def _run(
+    job: Job, store: Store, cache: Path | None, on_progress, checkpoint_seconds: float
+) -> dict[str, Any]:
     started = time.perf_counter()
+    reset_peak()
     data = load_trajectories(job.task, cache)
     # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
     init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
     step = job.model.build(data.grid, key=init_key)
     step = step.warm_start(data.train, key=jax.random.fold_in(init_key, 1))
     trained_from = time.perf_counter()
-    result = _train(job, step, data.train, store, shuffle_key, on_progress)
+    result = _train(job, step, data.train, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
     scored = evaluate(result.step, data.test, precision=job.train.precision)
     transfer = {str(n): _transfer(job, result.step, n, cache) for n in job.transfer_points}
@@ -124,6 +131,7 @@ def _run(job: Job, store: Store, cache: Path | None, on_progress) -> dict[str, A
         "seconds_per_update": number(result.seconds_per_update),
         "train_seconds": train_seconds,
         "seconds": time.perf_counter() - started,
+        "peak_memory_bytes": peak_bytes(),
         "versions": versions(),
         "machine": machine(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -132,12 +140,14 @@ def _run(job: Job, store: Store, cache: Path | None, on_progress) -> dict[str, A
     return record
 
 
-def _train(job: Job, step: AbstractStep, trajectories, store: Store, key, on_progress) -> TrainResult:
+def _train(
+    job: Job, step: AbstractStep, trajectories, store: Store, key, on_progress, checkpoint_seconds: float
+) -> TrainResult:
     """Train with checkpoints, going on from one if the job was interrupted."""
     path, settings = store.checkpoint(job.id), {"job": job.id}
     state = losses = None
     if path.exists():
-        like = initial_state(_cast(step, job.train.precision), job.train, key=key)
+        like = initial_state(step, job.train, key=key)
         try:
             state, losses = load_checkpoint(path, like, settings)
         except InputError:
@@ -151,24 +161,16 @@ def _train(job: Job, step: AbstractStep, trajectories, store: Store, key, on_pro
         latest[:] = [progress]
         if on_progress is not None:
             on_progress(progress)
-        if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
+        if time.monotonic() - saved_at > checkpoint_seconds:
             save_checkpoint(path, progress.state, progress.losses, settings)
             saved_at = time.monotonic()
 
     try:
-        return train(
-            step, trajectories, job.train, key=key, state=state, losses=losses, on_progress=remember
-        )
+        return train(step, trajectories, job.train, key=key, state=state, losses=losses, on_progress=remember)
     except KeyboardInterrupt:
         if latest:
             save_checkpoint(path, latest[0].state, latest[0].losses, settings)
         raise
-
-
-def _cast(step: AbstractStep, precision: str) -> AbstractStep:
-    from sgno.training.loop import cast
-
-    return cast(step, np.dtype(precision))
 
 
 def _scores(scored: Evaluation) -> dict[str, Any]:
@@ -188,7 +190,13 @@ def _scores(scored: Evaluation) -> dict[str, Any]:
 
 def _transfer(job: Job, step: AbstractStep, num_points: int, cache: Path | None) -> dict[str, Any]:
     """Scores of the same weights on another grid; only the test data of that grid is needed."""
-    finer = dataclasses.replace(job.task, num_points=num_points, num_train_samples=1, train_steps=1)
+    finer = dataclasses.replace(
+        job.task,
+        num_points=num_points,
+        num_train_samples=1,
+        train_steps=1,
+        num_test_samples=min(TRANSFER_SAMPLES, job.task.num_test_samples),
+    )
     data = load_trajectories(finer, cache)
     scored = _scores(evaluate(step, data.test, precision=job.train.precision))
     return {"data": data.id, **scored}
@@ -201,7 +209,12 @@ def number(x: float) -> float | None:
 
 
 def _write(
-    job: Job, store: Store, data: Trajectories, result: TrainResult, scored: Evaluation, record: dict[str, Any]
+    job: Job,
+    store: Store,
+    data: Trajectories,
+    result: TrainResult,
+    scored: Evaluation,
+    record: dict[str, Any],
 ) -> None:
     truth = store.truth(data_id(job.task))
     if not truth.exists():

@@ -7,17 +7,25 @@
     ROOT/truth/DATA.sgno        the same test trajectory of the reference
     ROOT/checkpoints/ID.sgno    a run that is under way
     ROOT/failed/ID.json         a job that ended in an error
+    ROOT/claims/ID              held by the process that works on the job
+    ROOT/timings/ID.json        what a setting costs on this machine, for estimates
 
 A job's folder appears whole: it is filled beside and renamed last.
 """
 
 import contextlib
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sgno.errors import InputError
 from sgno.files import Arrays, load_arrays, make_folder, read_json, write_json
+from sgno.study.claim import claim
+
+# What a killed process left half-written is removed only when nobody can still be writing it.
+_LEFTOVER_SECONDS = 3600
 
 
 class Store:
@@ -44,6 +52,20 @@ class Store:
 
     def truth(self, data_id: str) -> Path:
         return self.root / "truth" / f"{data_id}.sgno"
+
+    def timing(self, timing_id: str) -> Path:
+        return self.root / "timings" / f"{timing_id}.json"
+
+    def claim(self, job_id: str) -> contextlib.AbstractContextManager[bool]:
+        """Hold a job while it runs; gives False if another process holds it."""
+        return claim(self.root / "claims" / job_id)
+
+    def sweep(self) -> None:
+        """Remove what killed processes left half-written."""
+        for path in (*self.root.glob("jobs/.*.part"), *self.root.glob("checkpoints/.*.part")):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def is_finished(self, job_id: str) -> bool:
         return (self.job(job_id) / "record.json").is_file()

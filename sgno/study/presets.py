@@ -1,0 +1,133 @@
+"""How much of the paper's experiment to run: `smoke`, `desk`, `paper`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sgno.errors import InputError, unknown_name
+from sgno.models.registry import MODELS
+from sgno.study.plan import Row
+from sgno.tasks import TASKS, get_task
+
+ABLATIONS = ("sgno-unconstrained", "sgno-residual", "sgno-nocorrection")
+ABLATION_TASKS = ("adv1d", "diff1d", "disp1d", "ks1d", "kolm2d")
+_ROWS = ("sgno", "sgno-matched", "conv", "res", "unet", "dil", "fno", "cno", "linear", "sgno-x")
+MAIN_MODELS = tuple(name for name in _ROWS if name in MODELS)
+TRANSFER_TASK, TRANSFER_MODEL = "kolm2d", "sgno"
+
+
+class Budget(NamedTuple):
+    """What every model may spend on a task: seeds, options of the task (data), options of the training."""
+
+    seeds: int
+    task: Mapping[str, Any] = {}
+    train: Mapping[str, Any] = {}
+
+
+class Preset(NamedTuple):
+    """Budgets by number of dimensions, finer grids for the resolution transfer, smaller models if any.
+
+    `estimate_seconds` is how long may be spent on measuring before the start.
+    """
+
+    name: str
+    summary: str
+    budgets: Mapping[int, Budget]
+    transfer_points: tuple[int, ...]
+    estimate_seconds: float
+    settings: Mapping[str, Mapping[str, Any]] = {}
+
+
+_TINY = {"num_train_samples": 4, "train_steps": 5, "num_test_samples": 2, "test_steps": 6}
+_TINY_TRAIN = {"updates": 4, "batch_size": 4}
+# One block or level of everything: nearly all of a tiny job's time is compiling, which grows with depth.
+_TINY_MODELS = {
+    **{name: {"num_modes": 4, "num_blocks": 1} for name in ("sgno", *ABLATIONS)},
+    "sgno-matched": {"width": 3, "num_modes": 4, "num_blocks": 1},
+    "conv": {"network": "Conv;8;1;relu"},
+    "res": {"network": "Res;8;1;relu"},
+    "unet": {"network": "UNet;4;1;relu"},
+    "dil": {"network": "Dil;1;8;1;relu"},
+    "fno": {"network": "FNO;4;4;1;gelu"},
+}
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "smoke",
+            "every task and every model, tiny: does everything work?",
+            {
+                1: Budget(1, {"num_points": 32, **_TINY}, _TINY_TRAIN),
+                2: Budget(1, {"num_points": 16, **_TINY}, _TINY_TRAIN),
+                3: Budget(1, {"num_points": 8, **_TINY}, _TINY_TRAIN),
+            },
+            transfer_points=(24,),
+            estimate_seconds=5,
+            settings=_TINY_MODELS,
+        ),
+        Preset(
+            "desk",
+            "1D: full protocol, 3 seeds; 2D: 64², 2,000 updates, 1 seed; 3D: 16³, 1,000 updates, 1 seed",
+            {
+                1: Budget(3),
+                2: Budget(1, {"num_points": 64}, {"updates": 2_000}),
+                3: Budget(1, {"num_points": 16}, {"updates": 1_000}),
+            },
+            transfer_points=(128, 256),
+            estimate_seconds=90,
+        ),
+        Preset(
+            "paper",
+            "the paper's numbers: 50 seeds in 1D, 20 in 2D and 3D, 10,000 updates, each task's own grid",
+            {1: Budget(50), 2: Budget(20), 3: Budget(20)},
+            transfer_points=(128, 256),
+            estimate_seconds=180,
+        ),
+    )
+}
+
+
+def get_preset(name: str) -> Preset:
+    """A preset by name. **Raises:** `InputError` listing the known ones."""
+    if name not in PRESETS:
+        raise unknown_name("preset", name, PRESETS)
+    return PRESETS[name]
+
+
+def preset_rows(
+    preset: Preset,
+    *,
+    tasks: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    seeds: int | None = None,
+) -> tuple[Row, ...]:
+    """The rows of a preset, or of a choice from it.
+
+    **Arguments:**
+
+    - `tasks`: names, or `apebench:NAME;key=value`; all ten by default.
+    - `models`: names or APEBench network strings, on every chosen task; by default the comparison's, and
+        the ablations on their five tasks.
+    - `seeds`: the number of seeds instead of the preset's.
+
+    **Raises:** `InputError` for an unknown task or fewer seeds than one.
+    """
+    if seeds is not None and seeds < 1:
+        raise InputError(f"seeds={seeds} must be at least 1.")
+    rows = []
+    for name in tasks or TASKS:
+        task = get_task(name)
+        budget = preset.budgets[task.num_spatial_dims]
+        ablations = ABLATIONS if name in ABLATION_TASKS else ()
+        transfer = {TRANSFER_MODEL: preset.transfer_points} if name == TRANSFER_TASK else {}
+        rows.append(
+            Row(
+                task.with_options(**budget.task),
+                tuple(models or (*MAIN_MODELS, *ablations)),
+                seeds or budget.seeds,
+                budget.train,
+                preset.settings,
+                transfer,
+            )
+        )
+    return tuple(rows)
