@@ -56,11 +56,6 @@ def test_full_benchmark_covers_the_paper_sizes_and_the_promised_grids():
     assert largest == {1: (4096,), 2: (512, 512), 3: (64, 64, 64)}
 
 
-def test_an_unknown_piece_of_work_lists_the_known_ones():
-    with pytest.raises(InputError, match="update, rollout"):
-        Case("x", "sing", "sgno", "sgno", (8,))  # pyright: ignore[reportArgumentType]
-
-
 def test_ratio_and_its_range():
     groups = {
         "update-1d": {

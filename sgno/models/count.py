@@ -1,9 +1,9 @@
 """Parameter counts, stated both ways."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from sgno.models.step import AbstractStep
 
@@ -21,7 +21,14 @@ def count_parameters(step: AbstractStep) -> ParameterCount:
     Complex weights are stored as two real arrays named `real` and `imag`: a pair counts once
     in `params` and twice in `real`. APEBench's baselines count real numbers either way.
     """
-    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(step, eqx.is_inexact_array))
+    leaves = [
+        (path, leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(step) if _is_number_array(leaf)
+    ]
     real = sum(leaf.size for _, leaf in leaves)
     imaginary = sum(leaf.size for path, leaf in leaves if getattr(path[-1], "name", None) == "imag")
     return ParameterCount(real - imaginary, real)
+
+
+def _is_number_array(leaf: Any) -> bool:
+    """Floating-point arrays, or their shapes where a step is counted without being built."""
+    return isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) and jnp.issubdtype(leaf.dtype, jnp.inexact)

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
-from typing_extensions import Self
 
 from sgno.errors import InputError
 from sgno.models.config import ModelConfig
@@ -96,7 +95,7 @@ class Linear(AbstractStep):
         trajectories: Float[Array | np.ndarray, "samples times channels *points"],
         *,
         key: PRNGKeyArray | None = None,
-    ) -> Self:
+    ) -> "Linear":
         """The least-squares fit over all pairs of neighbouring training states,
 
             M(k) = argmin sum |u+^(k) - M u^(k)|² + r |M|²  =  H(k) (G(k) + r)^-1,

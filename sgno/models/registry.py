@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 from sgno.errors import InputError, unknown_name
 from sgno.models.apebench_adapter import ApebenchConfig
+from sgno.models.cno import CNOConfig
 from sgno.models.config import ModelConfig
 from sgno.models.linear import LinearConfig
 from sgno.models.sgno import SGNOConfig
+from sgno.models.sgno_x.config import SGNOXConfig
 
 
 class ModelEntry(NamedTuple):
@@ -48,18 +50,21 @@ MODELS: dict[str, ModelEntry] = {
         "APEBench's plain convolutional network",
         _apebench("Conv;34;10;relu", "Conv;26;11;relu", "Conv;26;12;relu"),
     ),
-    "res": ModelEntry(
-        "APEBench's ResNet", _apebench("Res;26;8;relu", "Res;26;5;relu", "Res;25;6;relu")
-    ),
-    "unet": ModelEntry(
-        "APEBench's U-Net", _apebench("UNet;12;2;relu", "UNet;10;2;relu", "UNet;11;2;relu")
-    ),
+    "res": ModelEntry("APEBench's ResNet", _apebench("Res;26;8;relu", "Res;26;5;relu", "Res;25;6;relu")),
+    "unet": ModelEntry("APEBench's U-Net", _apebench("UNet;12;2;relu", "UNet;10;2;relu", "UNet;11;2;relu")),
     "dil": ModelEntry(
         "APEBench's dilated ResNet", _apebench("Dil;2;32;2;relu", "Dil;2;26;2;relu", "Dil;2;27;2;relu")
     ),
     "fno": ModelEntry(
         "APEBench's Fourier Neural Operator",
         _apebench("FNO;12;18;4;gelu", "FNO;10;6;4;gelu", "FNO;5;7;4;gelu"),
+    ),
+    "cno": ModelEntry(
+        "Convolutional Neural Operator", {1: CNOConfig(10), 2: CNOConfig(8), 3: CNOConfig(9, latent=32)}
+    ),
+    "sgno-x": ModelEntry(
+        "SGNO-X: complex state-space generator and bilinear closure, bounded for ever",
+        dict.fromkeys((1, 2, 3), SGNOXConfig()),
     ),
     "linear": ModelEntry(
         "one complex multiplier per Fourier mode, by least squares", dict.fromkeys((1, 2, 3), LinearConfig())
@@ -82,7 +87,9 @@ def get_model(name: str, num_spatial_dims: int) -> ModelConfig:
         raise unknown_name("model", name, MODELS)
     configs = MODELS[name].configs
     if num_spatial_dims not in configs:
-        raise InputError(f"Model '{name}' has settings for {sorted(configs)} dimensions, not {num_spatial_dims}.")
+        raise InputError(
+            f"Model '{name}' has settings for {sorted(configs)} dimensions, not {num_spatial_dims}."
+        )
     return configs[num_spatial_dims]
 
 
@@ -118,4 +125,6 @@ def config_from_json(content: Mapping[str, Any]) -> ModelConfig:
     try:
         return _KINDS[kind](**fields)
     except TypeError as error:
-        raise InputError(f"The settings of a {kind} model do not fit this version of sgno: {error}.") from error
+        raise InputError(
+            f"The settings of a {kind} model do not fit this version of sgno: {error}."
+        ) from error

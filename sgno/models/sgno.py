@@ -5,6 +5,7 @@ from typing import ClassVar, get_args
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.models.config import ModelConfig
@@ -118,9 +119,12 @@ class SGNO(AbstractStep):
         self.coordinates = coordinates
 
     def prepare(self) -> "PreparedSGNO":
+        # All layers at once: the squarings behind the norms then vectorise over layers too.
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *self.layers)
+        prepared = jax.vmap(lambda layer: layer.prepare())(stacked)
         return PreparedSGNO(
             self.lift,
-            tuple(layer.prepare() for layer in self.layers),
+            tuple(jax.tree.map(lambda leaf, i=i: leaf[i], prepared) for i in range(len(self.layers))),
             self.head,
             self.num_channels,
             self.num_modes,

@@ -2,11 +2,11 @@
 
 import abc
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
-from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,17 @@ class AbstractStep(eqx.Module):
 
     def warm_start(
         self, trajectories: Float[Array, "samples times channels *points"], *, key: PRNGKeyArray
-    ) -> Self:
+    ) -> "AbstractStep":
         """The step to start training from, given the training trajectories. Most ignore them."""
         del trajectories, key
         return self
+
+    def resolved(self, config: Any) -> Any:
+        """The model's config with every choice filled in that `warm_start` left to the data.
+
+        Building from it gives a step of this structure, which is what a weights file needs.
+        """
+        return config
 
     def trainable(self) -> PyTree[bool]:
         """True at the leaves an optimiser may change: every floating-point array unless overridden."""

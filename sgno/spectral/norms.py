@@ -42,14 +42,15 @@ def spectral_norm_bound(
     scale = jnp.max(jnp.abs(re), axis=(0, 1))
     if im is not None:
         scale = jnp.maximum(scale, jnp.max(jnp.abs(im), axis=(0, 1)))
+    nonzero = scale > 0
     # Scaled to entries of size one, so that no square overflows or vanishes.
-    scale = jax.lax.stop_gradient(jnp.where(scale > 0, scale, 1))
+    scale = jax.lax.stop_gradient(jnp.where(nonzero, scale, 1))
     a = re / scale
     b = None if im is None else im / scale
     y_re, y_im, log_bound = _top_right_vector(
         jax.lax.stop_gradient(a), None if b is None else jax.lax.stop_gradient(b)
     )
-    bound = jnp.exp(0.5 * log_bound) * (1 + ROUNDING_MARGIN)
+    bound = jnp.where(nonzero, jnp.exp(0.5 * log_bound) * (1 + ROUNDING_MARGIN), 0)
     estimate = _gain(a, b, y_re, y_im)
     # The value of the bound with the gradient of the norm.
     return scale * (bound + estimate - jax.lax.stop_gradient(estimate))
@@ -69,11 +70,13 @@ def _gram(a: Array, b: Array | None) -> tuple[Array, Array | None]:
     """(a + ib)^H (a + ib), as real and imaginary parts."""
     if b is None:
         return _product(a, a), None
-    return _product(a, a) + _product(b, b), _product(a, b) - _product(b, a)
+    mixed = _product(a, b)
+    return _product(a, a) + _product(b, b), mixed - mixed.swapaxes(0, 1)
 
 
 def _top_right_vector(a: Array, b: Array | None) -> tuple[Array, Array | None, Array]:
     """The dominant right singular vector (unnormalised) and the log of the bound of ||A||^2."""
+
     def normalised(g, h):
         trace = sum((g[i, i] for i in range(1, g.shape[0])), g[0, 0])
         trace = jnp.where(trace > 0, trace, 1)

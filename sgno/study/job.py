@@ -235,7 +235,8 @@ def _write(
         save_arrays(
             folder / "sample.sgno", {"id": job.id}, {"states": sample_rollout(result.step, data.test[0])}
         )
-        save_weights(folder / "weights.sgno", result.step, job.model, data.grid, provenance)
+        config = result.step.resolved(job.model)
+        save_weights(folder / "weights.sgno", result.step, config, data.grid, provenance)
         write_json(folder / "record.json", record)
     store.checkpoint(job.id).unlink(missing_ok=True)
     store.forget_failure(job.id)

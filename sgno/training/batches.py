@@ -19,7 +19,9 @@ def num_windows(num_times: int, unroll: int) -> int:
     return windows
 
 
-def batch_plan(num_samples: int, updates: int, batch_size: int, *, key: PRNGKeyArray) -> Int[np.ndarray, "u b"]:
+def batch_plan(
+    num_samples: int, updates: int, batch_size: int, *, key: PRNGKeyArray
+) -> Int[np.ndarray, "u b"]:
     """The window numbers of every mini-batch: a fresh permutation per epoch.
 
     The keys are split as APEBench's mixer splits them, so that the same seed sees the same

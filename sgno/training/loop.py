@@ -1,7 +1,7 @@
-"""The training loop: many updates per dispatch, seeds mapped, resumable bit for bit."""
+"""The training loop: many updates per dispatch, several seeds at once if asked, resumable bit for bit."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from sgno.models.step import AbstractStep
 from sgno.training.batches import batch_plan, num_windows, take_windows
 from sgno.training.config import TrainConfig
+from sgno.training.sharding import replicate, shard_batch, shard_seeds
 from sgno.training.state import TrainState
 
 # The most updates in one dispatch, and how long one should take: progress and Ctrl-C wait for it.
@@ -22,7 +23,7 @@ _CHUNK_SECONDS = 1.0
 
 
 class Progress(NamedTuple):
-    """What a callback hears after each dispatch."""
+    """What a callback hears after each dispatch. With several seeds, `state` and `losses` lead with them."""
 
     update: int
     updates: int
@@ -43,14 +44,19 @@ class TrainResult(NamedTuple):
 
 
 def initial_state(step: AbstractStep, config: TrainConfig, *, key: PRNGKeyArray) -> TrainState:
-    """The state before the first update. `key` orders the mini-batches."""
-    params, _ = split(step)
+    """The state before the first update, in the config's precision. `key` orders the mini-batches."""
+    params, _ = split(cast(step, jnp.dtype(config.precision)))
     return TrainState(params, make_optimizer(config).init(params), jnp.zeros((), jnp.int32), key)
 
 
 def split(step: AbstractStep) -> tuple[AbstractStep, AbstractStep]:
     """The trainable leaves of a step, and all the rest."""
     return eqx.partition(step, step.trainable())
+
+
+def cast(step: AbstractStep, dtype: jnp.dtype) -> AbstractStep:
+    """The step with its floating-point arrays in `dtype`."""
+    return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, step)
 
 
 def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
@@ -82,52 +88,112 @@ def train(
 
     A `TrainResult`. A diverging loss ends the training and is recorded, never raised.
     """
-    dtype = jnp.dtype(config.precision)
-    data = jnp.asarray(trajectories, dtype)
+    step = cast(step, jnp.dtype(config.precision))
     if state is None:
-        state = initial_state(cast(step, dtype), config, key=key)
-    windows = data.shape[0] * num_windows(data.shape[1], config.unroll)
-    plan = batch_plan(windows, config.updates, config.batch_size, key=state.key)
-    _, static = split(cast(step, dtype))
-    run = _make_dispatch(config, static, loss_scale(data, config))
+        state = initial_state(step, config, key=key)
+    frozen = split(step)[1]
+    run = _run(state, frozen, trajectories, config, losses, on_progress, mapped=False)
+    return run.result(eqx.combine(run.state.params, frozen), run.state, run.losses)
 
-    done = int(state.update)
-    history = np.full(config.updates, np.nan, np.float64)
+
+def train_seeds(
+    steps: Sequence[AbstractStep],
+    trajectories: Float[Array, "samples times channels *points"] | np.ndarray,
+    config: TrainConfig,
+    *,
+    keys: Sequence[PRNGKeyArray],
+    on_progress: Callable[[Progress], None] | None = None,
+) -> list[TrainResult]:
+    """Train several steps of one config together, as one mapped computation.
+
+    An accelerator that one small network does not fill trains many in the time of one; several
+    devices share the seeds. On a CPU one process per core is faster (`sgno bench --only seeds`).
+
+    **Returns:**
+
+    One `TrainResult` per step. Training ends early only when every seed has diverged.
+    """
+    steps = [cast(step, jnp.dtype(config.precision)) for step in steps]
+    stack = lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
+    states = [initial_state(step, config, key=key) for step, key in zip(steps, keys, strict=True)]
+    frozen = [split(step)[1] for step in steps]
+    run = _run(
+        jax.tree.map(stack, *states),
+        jax.tree.map(stack, *frozen),
+        trajectories,
+        config,
+        None,
+        on_progress,
+        mapped=True,
+    )
+    results = []
+    for i, rest in enumerate(frozen):
+        state = jax.tree.map(lambda leaf, i=i: leaf[i], run.state)
+        results.append(run.result(eqx.combine(state.params, rest), state, run.losses[i]))
+    return results
+
+
+class _Run(NamedTuple):
+    """Where the loop ended; `losses` lead with the seeds if they were mapped."""
+
+    state: TrainState
+    losses: np.ndarray
+    seconds_per_update: float
+
+    def result(self, step: AbstractStep, state: TrainState, losses: np.ndarray) -> TrainResult:
+        finite = np.isfinite(losses)
+        diverged_at = None if finite.all() else int(np.argmin(finite))
+        return TrainResult(step, losses, state, diverged_at, self.seconds_per_update)
+
+
+def _run(
+    state: TrainState,
+    frozen: AbstractStep,
+    trajectories: Array | np.ndarray,
+    config: TrainConfig,
+    losses: np.ndarray | None,
+    on_progress: Callable[[Progress], None] | None,
+    *,
+    mapped: bool,
+) -> _Run:
+    """Dispatch after dispatch until the last update or until every loss is non-finite."""
+    data = jnp.asarray(trajectories, config.precision)
+    windows = data.shape[0] * num_windows(data.shape[1], config.unroll)
+    keys = state.key if mapped else state.key[None]
+    plans = [batch_plan(windows, config.updates, config.batch_size, key=key) for key in keys]
+    plan = np.stack(plans, axis=1) if mapped else plans[0]
+    dispatch = _make_dispatch(config, loss_scale(data, config), mapped)
+    data = replicate(data)
+    if mapped:
+        state, frozen = shard_seeds(state, len(plans)), shard_seeds(frozen, len(plans))
+
+    done = int(jnp.max(state.update))
+    history = np.full((config.updates, *plan.shape[1:-1]), np.nan)
     if losses is not None:
         history[:done] = losses[:done]
     chunk, timed_updates, timed_seconds = 1, 0, 0.0
-    diverged_at = None
-    while done < config.updates and diverged_at is None:
+    alive = True
+    while done < config.updates and alive:
         count = min(chunk, config.updates - done)
-        order = np.zeros((_MAX_CHUNK, plan.shape[1]), np.int32)
+        order = np.zeros((_MAX_CHUNK, *plan.shape[1:]), np.int32)
         order[:count] = plan[done : done + count]
         start = time.perf_counter()
-        state, recorded = run(state, data, jnp.asarray(order), count)
+        state, recorded = dispatch(state, frozen, data, shard_batch(jnp.asarray(order), mapped), count)
         recorded = np.asarray(recorded[:count], np.float64)
         elapsed = time.perf_counter() - start
+        # The first dispatch compiles, so it says nothing of speed.
         if chunk > 1:
             timed_updates, timed_seconds = timed_updates + count, timed_seconds + elapsed
-        history[done : done + count] = recorded
-        if not np.isfinite(recorded).all():
-            diverged_at = done + int(np.argmin(np.isfinite(recorded)))
-        done += count
-        # The first dispatch compiles, so it says nothing of speed.
         chunk = 2 if chunk == 1 else int(np.clip(count * _CHUNK_SECONDS / max(elapsed, 1e-6), 1, _MAX_CHUNK))
+        history[done : done + count] = recorded
+        done += count
+        alive = bool(np.isfinite(recorded[-1]).any())
         if on_progress is not None:
             speed = timed_updates / timed_seconds if timed_seconds else 0.0
-            on_progress(Progress(done, config.updates, recorded[-1], speed, state, history[:done]))
-    return TrainResult(
-        eqx.combine(state.params, static),
-        history[:done],
-        state,
-        diverged_at,
-        timed_seconds / timed_updates if timed_updates else float("nan"),
-    )
-
-
-def cast(step: AbstractStep, dtype: jnp.dtype) -> AbstractStep:
-    """The step with its floating-point arrays in `dtype`."""
-    return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, step)
+            so_far = np.moveaxis(history[:done], 0, -1)
+            on_progress(Progress(done, config.updates, float(recorded[-1].mean()), speed, state, so_far))
+    seconds = timed_seconds / timed_updates if timed_updates else float("nan")
+    return _Run(state, np.moveaxis(history[:done], 0, -1), seconds)
 
 
 def loss_scale(data: Float[Array, "samples times *state"], config: TrainConfig) -> float:
@@ -159,29 +225,33 @@ def batch_loss(
     return total / config.unroll
 
 
-def _make_dispatch(config: TrainConfig, static: AbstractStep, scale: float):
+def _make_dispatch(config: TrainConfig, scale: float, mapped: bool):
     """A compiled function that makes `count` updates; `count` is traced, so no length recompiles."""
     optimizer = make_optimizer(config)
 
-    def loss(params, states, key):
-        return scale * batch_loss(eqx.combine(params, static), states, config, key=key)
+    def loss(params, frozen, states, key):
+        return scale * batch_loss(eqx.combine(params, frozen), states, config, key=key)
 
-    def update(state: TrainState, data, windows) -> tuple[TrainState, Array]:
+    def update(state: TrainState, frozen: PyTree, data: Array, windows: Array) -> tuple[TrainState, Array]:
         states = take_windows(data, windows, config.unroll)
         key = jax.random.fold_in(state.key, state.update)
-        value, gradient = jax.value_and_grad(loss)(state.params, states, key)
+        value, gradient = jax.value_and_grad(loss)(state.params, frozen, states, key)
         change, moments = optimizer.update(gradient, state.optimizer, state.params)
         params = optax.apply_updates(state.params, change)
         return TrainState(params, moments, state.update + 1, state.key), value / scale
 
-    @jax.jit
-    def dispatch(state, data, order, count):
+    if mapped:
+        update = eqx.filter_vmap(update, in_axes=(0, eqx.if_array(0), None, 0))
+
+    @eqx.filter_jit
+    def dispatch(state, frozen, data, order, count):
         def body(i, carry):
             state, recorded = carry
-            state, value = update(state, data, order[i])
+            state, value = update(state, frozen, data, order[i])
             return state, recorded.at[i].set(value)
 
-        recorded = jnp.zeros(order.shape[0], data.dtype)
+        recorded = jnp.zeros(order.shape[:-1], data.dtype)
         return jax.lax.fori_loop(0, count, body, (state, recorded))
 
-    return dispatch
+    # An array, so that a new count is new data and not a new program.
+    return lambda state, frozen, data, order, count: dispatch(state, frozen, data, order, jnp.asarray(count))

@@ -1,0 +1,5 @@
+"""`python -m sgno`"""
+
+from sgno.cli import main
+
+main()

@@ -1,0 +1,29 @@
+"""All commands of `sgno`."""
+
+import typer
+
+from sgno.cli.console import guarded
+from sgno.cli.demo import demo
+from sgno.cli.models import models
+from sgno.cli.report import report
+from sgno.cli.reproduce import reproduce
+from sgno.cli.run import run
+from sgno.cli.tasks import tasks
+
+app = typer.Typer(
+    help="Surrogates of time-dependent PDEs that stay accurate and finite over hundreds of steps.\n\n"
+    "Start with [bold]sgno tasks[/bold] and [bold]sgno models[/bold], then "
+    "[bold]sgno run ks1d --model sgno --updates 1000[/bold].",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+for command in (demo, tasks, models, run, reproduce, report):
+    app.command()(guarded(command))
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    app()

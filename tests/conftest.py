@@ -1,0 +1,30 @@
+"""Annotations are enforced in tests, and compiled programs are shared between test processes."""
+
+import os
+from pathlib import Path
+
+import jaxtyping
+import pytest
+
+hook = jaxtyping.install_import_hook("sgno", "beartype.beartype")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_programs(tmp_path_factory) -> None:
+    """One compilation cache for all workers and for the processes that tests start."""
+    import jax
+
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory) -> Path:
+    """A data cache shared by the tests of one worker."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["SGNO_CACHE"] = str(folder)
+    return folder

@@ -1,0 +1,231 @@
+"""Training: the protocol, resuming bit for bit, several seeds, divergence as data."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from sgno.errors import InputError
+from sgno.models.linear import LinearConfig
+from sgno.models.sgno import SGNOConfig
+from sgno.models.step import AbstractStep, Grid
+from sgno.training import TrainConfig, train, train_seeds
+from sgno.training.batches import batch_plan, take_windows
+from sgno.training.loop import initial_state
+from sgno.training.state import load_checkpoint, save_checkpoint
+
+KEY = jax.random.PRNGKey(0)
+GRID = Grid(1, (16,))
+MODEL = SGNOConfig(3, 4, 2)
+CONFIG = TrainConfig(updates=30, warmup=5, batch_size=4, peak_rate=1e-2)
+
+
+@pytest.fixture(scope="module")
+def trajectories() -> np.ndarray:
+    """Travelling, decaying waves: 3 samples of 9 states."""
+    rng = np.random.default_rng(0)
+    t, x = np.arange(9)[:, None], 2 * np.pi * np.arange(16) / 16
+    waves = [0.95**t * np.sin(x - 0.3 * t + phase) for phase in rng.uniform(0, 6, 3)]
+    return np.stack(waves)[:, :, None].astype(np.float32)
+
+
+class Scale(AbstractStep):
+    """u+ = a u: a model whose loss and gradient are known."""
+
+    a: jax.Array
+
+    def __call__(self, u):
+        return self.a * u
+
+
+def test_default_protocol_is_the_papers():
+    config = TrainConfig()
+    assert (config.updates, config.batch_size, config.warmup, config.peak_rate) == (10_000, 20, 2_000, 1e-3)
+    schedule = config.schedule()
+    assert float(schedule(0)) == 0 and float(schedule(1000)) == pytest.approx(5e-4)
+    assert float(schedule(2000)) == pytest.approx(1e-3) and float(schedule(6000)) == pytest.approx(5e-4)
+    assert float(schedule(10_000)) == pytest.approx(0, abs=1e-9)
+
+
+def test_short_runs_keep_the_share_of_warm_up():
+    assert TrainConfig.for_model(MODEL, updates=100).warmup == 20
+    assert TrainConfig.for_model(MODEL).warmup == 2000
+    assert TrainConfig.for_model(MODEL, updates=100, warmup=7).warmup == 7
+    assert TrainConfig.for_model(LinearConfig(), updates=500).updates == 0
+
+
+@pytest.mark.parametrize("bad", [{"updates": -1}, {"peak_rate": 0.0}, {"noise": -1.0}, {"unroll": 0}])
+def test_bad_settings_are_refused(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        TrainConfig(**bad)
+
+
+def test_batches_are_apebenchs_own():
+    from trainax._mixer import PermutationMixer
+
+    mixer = PermutationMixer(num_total_samples=40, num_minibatches=25, batch_size=4, shuffle_key=KEY)
+    ours = batch_plan(40, 25, 4, key=KEY)
+    np.testing.assert_array_equal(ours, np.stack([np.asarray(mixer(i)) for i in range(25)]))
+
+
+def test_windows_are_consecutive_states():
+    data = jnp.arange(2 * 5, dtype=jnp.float32).reshape(2, 5, 1, 1)
+    windows = take_windows(data, jnp.asarray([0, 2, 3, 5]), 2)
+    assert windows[:, :, 0, 0].T.tolist() == [[0, 1, 2], [2, 3, 4], [5, 6, 7], [7, 8, 9]]
+
+
+def test_one_update_is_adam_on_the_one_step_error(trajectories):
+    config = dataclasses.replace(CONFIG, updates=1, warmup=0)
+    result = train(Scale(jnp.asarray(0.5)), trajectories, config, key=KEY)
+    states = take_windows(jnp.asarray(trajectories), jnp.asarray(batch_plan(24, 1, 4, key=KEY)[0]), 1)
+    loss = lambda a: jnp.mean((a * states[0] - states[1]) ** 2)
+    assert result.losses[0] == pytest.approx(float(loss(0.5)), rel=1e-6)
+    optimizer = optax.adam(1e-2)
+    change, _ = optimizer.update(jax.grad(loss)(0.5), optimizer.init(0.5))
+    assert float(result.step.a) == pytest.approx(0.5 + float(change), rel=1e-6)
+
+
+def test_increment_loss_only_rescales_the_gradient(trajectories):
+    plain = train(Scale(jnp.asarray(0.5)), trajectories, CONFIG, key=KEY)
+    scaled = train(
+        Scale(jnp.asarray(0.5)), trajectories, dataclasses.replace(CONFIG, loss="increment"), key=KEY
+    )
+    np.testing.assert_allclose(plain.losses, scaled.losses, rtol=1e-3)
+
+
+def test_training_reduces_the_loss(trajectories):
+    result = train(
+        MODEL.build(GRID, key=KEY), trajectories, dataclasses.replace(CONFIG, updates=150), key=KEY
+    )
+    assert result.diverged_at is None and len(result.losses) == 150
+    assert result.losses[-20:].mean() < 0.2 * result.losses[:20].mean()
+
+
+def test_resuming_equals_never_having_stopped(trajectories, tmp_path):
+    step = MODEL.build(GRID, key=KEY)
+    whole = train(step, trajectories, CONFIG, key=KEY)
+
+    class Stop(Exception):
+        pass
+
+    seen = []
+
+    def stop_midway(progress):
+        seen.append(progress)
+        if progress.update >= 12:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(step, trajectories, CONFIG, key=KEY, on_progress=stop_midway)
+    assert 12 <= seen[-1].update < 30 or len(seen) > 1
+    stopped = next(p for p in seen if p.update >= 3)
+    save_checkpoint(tmp_path / "c.sgno", stopped.state, stopped.losses, {"run": 1})
+    state, losses = load_checkpoint(tmp_path / "c.sgno", initial_state(step, CONFIG, key=KEY), {"run": 1})
+    resumed = train(step, trajectories, CONFIG, key=KEY, state=state, losses=losses)
+    np.testing.assert_array_equal(whole.losses, resumed.losses)
+    for a, b in zip(jax.tree.leaves(whole.state), jax.tree.leaves(resumed.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    state = initial_state(MODEL.build(GRID, key=KEY), CONFIG, key=KEY)
+    save_checkpoint(tmp_path / "c.sgno", state, np.zeros(0), {"run": 1})
+    with pytest.raises(InputError, match="another run"):
+        load_checkpoint(tmp_path / "c.sgno", state, {"run": 2})
+    other = initial_state(SGNOConfig(2, 4, 2).build(GRID, key=KEY), CONFIG, key=KEY)
+    with pytest.raises(InputError, match="but this model has"):
+        load_checkpoint(tmp_path / "c.sgno", other, {"run": 1})
+    content = (tmp_path / "c.sgno").read_bytes()
+    (tmp_path / "c.sgno").write_bytes(content[:-40])
+    with pytest.raises(InputError, match="truncated"):
+        load_checkpoint(tmp_path / "c.sgno", state, {"run": 1})
+
+
+def test_seeds_trained_together_equal_seeds_trained_apart(trajectories):
+    keys = list(jax.random.split(KEY, 3))
+    steps = [MODEL.build(GRID, key=key) for key in keys]
+    together = train_seeds(steps, trajectories, CONFIG, keys=keys)
+    for step, key, result in zip(steps, keys, together, strict=True):
+        alone = train(step, trajectories, CONFIG, key=key)
+        np.testing.assert_allclose(result.losses, alone.losses, rtol=2e-3)
+
+
+def test_a_diverging_loss_is_recorded_not_raised(trajectories):
+    result = train(Scale(jnp.asarray(1e30)), trajectories, CONFIG, key=KEY)
+    assert result.diverged_at == 0
+    assert not np.isfinite(result.losses[0])
+
+
+def test_float64_trains_in_float64(trajectories):
+    with jax.enable_x64(True):
+        config = dataclasses.replace(CONFIG, precision="float64", updates=3, warmup=1)
+        result = train(MODEL.build(GRID, key=KEY), trajectories, config, key=KEY)
+        assert {leaf.dtype for leaf in jax.tree.leaves(result.step)} == {np.dtype("float64")}
+
+
+def test_unrolled_training_sees_its_own_predictions(trajectories):
+    """With u+ = a u, two steps and data b^t u0, the loss is ((a-b)^2 + (a^2-b^2)^2) |u|^2 / 2."""
+    t = np.arange(9)[:, None, None]
+    data = np.broadcast_to(0.9**t, (3, 9, 1, 16)).astype(np.float32)[:, :3]
+    config = dataclasses.replace(CONFIG, updates=1, warmup=0, unroll=2)
+    result = train(Scale(jnp.asarray(0.5)), data, config, key=KEY)
+    assert result.losses[0] == pytest.approx(((0.5 - 0.9) ** 2 + (0.25 - 0.81) ** 2) / 2, rel=1e-5)
+    with pytest.raises(InputError, match="too short for unroll=5"):
+        train(Scale(jnp.asarray(0.5)), data, dataclasses.replace(config, unroll=5), key=KEY)
+
+
+def test_pushforward_cuts_the_gradient_between_steps(trajectories):
+    """d/da of (a u1 - u2)^2 with u1 held constant differs from the gradient through u1."""
+    data = np.broadcast_to(0.9 ** np.arange(3)[:, None, None], (3, 3, 1, 16)).astype(np.float32)
+    ends = {}
+    for cut in (False, True):
+        config = dataclasses.replace(CONFIG, updates=40, warmup=0, unroll=2, pushforward=cut)
+        ends[cut] = float(train(Scale(jnp.asarray(0.5)), data, config, key=KEY).step.a)
+    assert ends[True] != ends[False]
+
+
+def test_noise_is_reproducible_and_changes_the_loss(trajectories):
+    noisy = dataclasses.replace(CONFIG, updates=3, warmup=1, noise=0.1)
+    step = MODEL.build(GRID, key=KEY)
+    first, second = (train(step, trajectories, noisy, key=KEY).losses for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert (first != train(step, trajectories, dataclasses.replace(noisy, noise=0.0), key=KEY).losses).all()
+
+
+SHARDED = """
+import json, sys, jax, numpy as np
+from sgno.models.sgno import SGNOConfig
+from sgno.models.step import Grid
+from sgno.training import TrainConfig, train, train_seeds
+rng = np.random.default_rng(0)
+t, x = np.arange(9)[:, None], 2 * np.pi * np.arange(16) / 16
+data = np.stack([np.sin(x - 0.3 * t + p) for p in rng.uniform(0, 6, 3)])[:, :, None].astype(np.float32)
+config = TrainConfig(updates=10, warmup=2, batch_size=4, peak_rate=1e-2)
+keys = list(jax.random.split(jax.random.PRNGKey(0), 4))
+build = lambda key: SGNOConfig(3, 4, 2).build(Grid(1, (16,)), key=key)
+one = train(build(keys[0]), data, config, key=keys[0])
+many = train_seeds([build(key) for key in keys], data, config, keys=keys)
+spread = len(jax.tree.leaves(many[0].state)[0].devices())
+print(json.dumps({"devices": jax.local_device_count(), "one": one.losses.tolist(),
+                  "many": [r.losses.tolist() for r in many]}))
+"""
+
+
+def test_several_devices_give_the_results_of_one():
+    results = {}
+    for count in (1, 4):
+        env = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+        done = subprocess.run(
+            [sys.executable, "-c", SHARDED], env=env, capture_output=True, text=True, check=True
+        )
+        results[count] = json.loads(done.stdout.splitlines()[-1])
+    assert results[4]["devices"] == 4
+    np.testing.assert_allclose(results[4]["one"], results[1]["one"], rtol=2e-3)
+    np.testing.assert_allclose(results[4]["many"], results[1]["many"], rtol=2e-3)
