@@ -61,7 +61,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(Path(path).read_text())
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON ({error}). Delete it and run again to rebuild it.") from error
+        raise InputError(
+            f"{path} is not valid JSON ({error}). Delete it and run again to rebuild it."
+        ) from error
 
 
 @contextlib.contextmanager
@@ -89,7 +91,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def _umask() -> int:
-    """The process's mask. Temporary files are private; what they become should be as readable as any other."""
+    """The process's mask: temporary files are private, what they become is as readable as any other."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -127,10 +129,14 @@ class Arrays(NamedTuple):
 def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write one file: a JSON line, then the raw arrays. Never pickle."""
     entries, offset = [], 0
-    little = {name: np.asarray(a, np.asarray(a).dtype.newbyteorder("<"), order="C") for name, a in arrays.items()}
+    little = {
+        name: np.asarray(a, np.asarray(a).dtype.newbyteorder("<"), order="C") for name, a in arrays.items()
+    }
     for name, array in little.items():
         if array.dtype.name not in _DTYPES:
-            raise InputError(f"Array '{name}' has dtype {array.dtype}, but only {', '.join(_DTYPES)} are stored.")
+            raise InputError(
+                f"Array '{name}' has dtype {array.dtype}, but only {', '.join(_DTYPES)} are stored."
+            )
         entries.append(
             {
                 "name": name,
@@ -165,7 +171,7 @@ def load_arrays(path: Path) -> Arrays:
             nbytes = count * dtype.itemsize
             if offset + nbytes > body:
                 raise InputError(
-                    f"{path} is truncated: array '{name}' needs {offset + nbytes} bytes, the file holds {body}. "
+                    f"{path} is truncated: array '{name}' ends at byte {offset + nbytes} of {body}. "
                     "Restore it from a copy, or delete it and run again."
                 )
             file.seek(len(line) + offset)

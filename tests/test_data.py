@@ -66,9 +66,10 @@ def test_the_cache_answers_and_heals(tmp_path):
 
 def test_two_processes_asking_at_once_agree(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from sgno.data import load_trajectories; from sgno.tasks import Task\n"
-        "t = Task('tiny', 'diff_adv', 1, num_points=32, num_train_samples=2, train_steps=3, num_test_samples=2, "
-        "test_steps=4)\n"
+        "import sys; from pathlib import Path\n"
+        "from sgno.data import load_trajectories; from sgno.tasks import Task\n"
+        "t = Task('tiny', 'diff_adv', 1, num_points=32, num_train_samples=2, train_steps=3, "
+        "num_test_samples=2, test_steps=4)\n"
         "print(float(load_trajectories(t, Path(sys.argv[1])).train.sum()))\n"
     )
     running = [
@@ -99,8 +100,8 @@ def test_nonfinite_data_names_sample_and_step():
 
 def test_any_apebench_scenario_by_name(tmp_path):
     name = "apebench:phy_gs;num_spatial_dims=2;num_points=16;num_train_samples=1;train_temporal_horizon=2"
-    task = get_task(f"{name};num_test_samples=1;test_temporal_horizon=2;feed_rate=0.03;num_substeps=2")
-    assert dict(task.settings) == {"feed_rate": 0.03, "num_substeps": 2}
+    task = get_task(f"{name};num_test_samples=1;test_temporal_horizon=2;feed_rate=0.03;dt=1.0")
+    assert dict(task.settings) == {"feed_rate": 0.03, "dt": 1.0}
     assert load_trajectories(task, tmp_path).train.shape == (1, 3, 2, 16, 16)
     vector = get_task("apebench:phy_diag_diff;num_spatial_dims=2;diffusion_coef_vector=(0.001,0.002)")
     assert dict(vector.settings) == {"diffusion_coef_vector": (0.001, 0.002)}

@@ -1,5 +1,7 @@
 """Rollout, errors, scores and spectral diagnostics against APEBench and against errors of known size."""
 
+import sys
+
 import apebench
 import exponax
 import jax
@@ -82,7 +84,7 @@ def test_evaluation_in_pieces_equals_evaluation_at_once(monkeypatch):
     reference = np.random.default_rng(0).normal(size=(2, 12, 1, 16)).astype(np.float32)
     step = Multiply(jnp.asarray(1.01))
     whole = evaluate(step, reference)
-    monkeypatch.setattr("sgno.evaluation.evaluate._CHUNK_NUMBERS", 100)
+    monkeypatch.setattr(sys.modules["sgno.evaluation.evaluate"], "_CHUNK_NUMBERS", 100)
     pieces = evaluate(step, reference)
     np.testing.assert_allclose(whole.nrmse, pieces.nrmse, rtol=1e-6)
     np.testing.assert_allclose(whole.spectrum, pieces.spectrum, rtol=1e-5)

@@ -40,7 +40,7 @@ def test_any_change_of_one_byte_is_noticed_or_harmless(tmp_path_factory, data):
     content[position] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
     try:
-        _, arrays = load_arrays(path)
+        load_arrays(path)
     except InputError:
         return
     body = content.index(b"\n") + 1
@@ -109,7 +109,8 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
 def test_a_full_disk_leaves_nothing_behind(tmp_path):
     """The kernel refuses to write past a limit, as it does on a full disk."""
     code = (
-        "import numpy as np, resource, signal, sys; from pathlib import Path; from sgno.files import save_arrays\n"
+        "import numpy as np, resource, signal, sys\n"
+        "from pathlib import Path; from sgno.files import save_arrays\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
         "save_arrays(Path(sys.argv[1]) / 'x.sgno', {}, {'a': np.zeros(100_000)})\n"

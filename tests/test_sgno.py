@@ -1,4 +1,4 @@
-"""SGNO: counts, constraints under adversarial parameters, and agreement with the equations written densely."""
+"""SGNO: counts, constraints under adversarial parameters, agreement with the equations written densely."""
 
 import dataclasses
 

@@ -95,7 +95,7 @@ def test_from_modes_is_the_real_part_of_the_one_sided_sum(points, num_modes, met
 
 def test_band_limited_fields_survive_the_round_trip():
     c = jax.random.normal(jax.random.PRNGKey(0), (2, 8, 4, 3, 2))
-    # Mode -m of the first axis has no retained partner +m, so on the axis of symmetry it is not a real field's.
+    # Mode -m of the first axis has no retained partner +m, so with k_2 = 0 no real field has it alone.
     c = c.at[:, 4, 0].set(0)
     field = from_modes(c, (16, 16))
     np.testing.assert_allclose(from_modes(to_modes(field, 4), (16, 16)), field, atol=1e-5)

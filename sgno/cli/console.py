@@ -1,4 +1,4 @@
-"""What the command line prints: people read standard error, programs read one JSON line on standard output."""
+"""What the command line prints: standard error for people, one JSON line on standard output for programs."""
 
 import functools
 import json

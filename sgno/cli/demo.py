@@ -15,7 +15,7 @@ def demo(
         "demo"
     ),
 ):
-    """Train SGNO and APEBench's FNO on Kuramoto-Sivashinsky with a fifth of the paper's budget and compare them."""
+    """Compare SGNO with APEBench's FNO on Kuramoto-Sivashinsky, with a fifth of the paper's budget."""
     from rich.table import Table
 
     from sgno.data.trajectories import default_cache

@@ -97,7 +97,7 @@ def _read(folder: Path) -> Trajectories | None:
         parts = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("train", "test")}
         if any(checksum(part) != meta["crc32"][name] for name, part in parts.items()):
             return None
-    except (InputError, OSError, ValueError, KeyError, TypeError):
+    except (InputError, OSError, EOFError, ValueError, KeyError, TypeError):
         return None
     return Trajectories(folder.name, parts["train"], parts["test"])
 

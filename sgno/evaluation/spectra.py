@@ -74,7 +74,7 @@ def spectral_errors(
 
 
 def energy_spectrum(u: Float[Array, "batch channels *points"]) -> Float[Array, " radius"]:
-    """Energy per integer shell of |k|, averaged over the batch, normalised so that it does not depend on the grid."""
+    """Energy per integer shell of |k|, averaged over the batch; the same for a function on any grid."""
     points = u.shape[2:]
     shell = np.rint(frequency_radius(points)).astype(int)
     kept = min(points) // 2 + 1

@@ -77,7 +77,7 @@ _KINDS: dict[str, type[ModelConfig]] = {
 
 
 def get_model(name: str, num_spatial_dims: int) -> ModelConfig:
-    """The settings of a model in so many dimensions, or of an APEBench network string such as `FNO;12;18;4;gelu`.
+    """The settings of a model in so many dimensions, or of an APEBench string such as `FNO;12;18;4;gelu`.
 
     **Raises:** `InputError` for an unknown name, listing the known ones.
     """

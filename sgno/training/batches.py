@@ -13,7 +13,7 @@ def num_windows(num_times: int, unroll: int) -> int:
     windows = num_times - unroll
     if windows < 1:
         raise InputError(
-            f"Trajectories of {num_times} states are too short for unroll={unroll}, which needs {unroll + 1}. "
+            f"Trajectories of {num_times} states are too short for unroll={unroll}: it needs {unroll + 1}. "
             "Use longer trajectories or a smaller unroll."
         )
     return windows
@@ -41,7 +41,7 @@ def batch_plan(
 
 def take_windows(
     trajectories: Float[Array, "samples times *state"], windows: Int[Array, " batch"], unroll: int
-) -> Float[Array, "times batch *state"]:
+) -> Float[Array, "window batch *state"]:
     """The states of each window, time first."""
     per_trajectory = num_windows(trajectories.shape[1], unroll)
     sample, start = windows // per_trajectory, windows % per_trajectory

@@ -150,6 +150,9 @@ class SGNOX(AbstractStep):
             r=None if self.trapping is None else self.trapping.radius(),
         )
 
+    def resolved(self, config: SGNOXConfig) -> SGNOXConfig:
+        return self.config
+
     def warm_start(
         self, trajectories: Float[Array | np.ndarray, "samples times channels *points"], *, key: PRNGKeyArray
     ) -> "SGNOX":
