@@ -89,12 +89,18 @@ def _pixels(driver, canvas: str) -> list[int]:
 
 
 def _slide(driver, slider: str, value: int) -> None:
-    script = "const s = document.getElementById(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('input'))"
+    script = (
+        "const s = document.getElementById(arguments[0]);"
+        "s.value = arguments[1]; s.dispatchEvent(new Event('input'))"
+    )
     driver.execute_script(script, slider, value)
 
 
 def _column(driver, table: str, index: int) -> list[str]:
-    script = "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(r => r.cells[arguments[1]].querySelector('.v').textContent)"
+    script = (
+        "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)]"
+        ".map(r => r.cells[arguments[1]].querySelector('.v').textContent)"
+    )
     return driver.execute_script(script, table, index)
 
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from sgno.files import write_bytes
 from sgno.report import paper
 from sgno.report.groups import Comparison, compare
+from sgno.report.markup import table_html
 from sgno.report.models import SGNO, label
 from sgno.report.payload import page_data
 from sgno.report.provenance import environments, group_settings, runs_table
@@ -35,7 +36,7 @@ class Card(NamedTuple):
     more: str
 
 
-def write_report(store_root: Path, out: Path | None = None) -> Path:
+def write_report(store_root: Path | str, out: Path | str | None = None) -> Path:
     """Write the report of a store as one self-contained HTML file.
 
     **Arguments:**
@@ -80,6 +81,7 @@ def render(contents: Contents, store: Store) -> str:
         lede=_lede(contents),
         cards=_cards(contents, comparison),
         tables=all_tables(comparison),
+        table_html=table_html,
         runs=runs_table(contents.runs, labels),
         environments=found,
         groups=[group_settings(group) for group in comparison.groups],

@@ -27,7 +27,7 @@ from sgno.study.store import Store
 MOST_ROWS = 40
 """Rows with interactive pictures. Tables show all."""
 
-SAMPLE_BYTES = 8_000_000
+SAMPLE_BYTES = 6_000_000
 """Room for animated samples in the page; what does not fit is left out and said so."""
 
 

@@ -92,7 +92,7 @@ def _text(text: str) -> str:
     return kept.replace("\\", "\\\\").replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
 
 
-def update_readme(store_root: Path, readme: Path) -> bool:
+def update_readme(store_root: Path | str, readme: Path | str) -> bool:
     """Replace the text between the marks.
 
     **Returns:** whether the file changed.

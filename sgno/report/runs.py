@@ -1,4 +1,4 @@
-"""Finished jobs of a store as plain data. A record is a stranger's file until its fields have been checked."""
+"""Finished jobs of a store as plain data. A record is a stranger's file until its fields are checked."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ class Contents:
     failures: tuple[Mapping[str, Any], ...]
 
 
-def read_store(root: Path) -> Contents:
+def read_store(root: Path | str) -> Contents:
     """All records of a store. A damaged one is reported, not fatal, and never counted.
 
     **Raises:** `InputError` if there is no such folder or no job in it.
@@ -145,12 +145,14 @@ def _scores(fields: "_Fields") -> Scores:
     curve = fields.get("mean_nrmse")
     if not isinstance(curve, list) or not curve or len(curve) > 1_000_000:
         raise InputError("mean_nrmse must be a list with one number a step.")
+    if not all(type(x) is float and x == x for x in curve):
+        curve = [_finite_or_inf(x, "mean_nrmse") for x in curve]
     diagnostics = fields.part("diagnostics")
     return Scores(
         gmean100=fields.number("gmean100"),
         stable_step=fields.number("stable_step"),
         nonfinite_steps=fields.whole("nonfinite_steps"),
-        mean_nrmse=tuple(_finite_or_inf(x, "mean_nrmse") for x in curve),
+        mean_nrmse=tuple(curve),
         diagnostics={name: diagnostics.number(name) for name in DIAGNOSTICS},
     )
 

@@ -26,7 +26,7 @@ _FACTS = (
 )
 
 
-def render_tables(store_root: Path, kind: str) -> str:
+def render_tables(store_root: Path | str, kind: str) -> str:
     """All tables of a store as `md`, `csv` or `tex`."""
     writers: dict[str, Callable[[Iterable[Table]], str]] = {
         "md": markdown,
@@ -86,7 +86,7 @@ def comma_separated(tables: Iterable[Table]) -> str:
     return out.getvalue()
 
 
-def _csv_number(value: float | None) -> str:
+def _csv_number(value: float | int | None) -> str:
     return "" if value is None else repr(value)
 
 

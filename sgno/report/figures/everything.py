@@ -12,7 +12,7 @@ from sgno.report.runs import read_store
 from sgno.study.store import Store
 
 
-def write_figures(store_root: Path, folder: Path) -> list[Path]:
+def write_figures(store_root: Path | str, folder: Path | str) -> list[Path]:
     """Write every figure the store has numbers for, as PNG and SVG.
 
     **Returns:**

@@ -20,9 +20,9 @@ class Cell:
     """Text to read, value to sort by, lines to read beneath it, and the same facts as numbers for CSV."""
 
     text: str
-    value: float | None = None
+    value: float | int | None = None
     notes: tuple[str, ...] = ()
-    facts: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, float | int] = dataclasses.field(default_factory=dict)
     mark: Mark = ""
 
 
@@ -103,7 +103,7 @@ def beside_paper(
         printed = () if theirs is None else (f"paper {printed_text(theirs)}",)
         return dataclasses.replace(missing, notes=printed, facts=facts)
     notes: list[str] = []
-    facts: dict[str, float] = {}
+    facts: dict[str, float | int] = {}
     if theirs is not None:
         facts["paper"] = theirs
         against = ratio(ours, theirs) if math.isfinite(ours) else None

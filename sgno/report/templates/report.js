@@ -74,6 +74,12 @@ function fill(select, entries) {
   }));
 }
 
+/* What a reader sees first: the task that most models ran on. */
+function start(select, rows, size) {
+  const most = rows.reduce((best, row) => (best === null || size(row) > size(best) ? row : best), null);
+  if (most) select.value = most.id ?? most.row;
+}
+
 /* ---- model chips ---- */
 const HIDDEN = ["sgno-unconstrained", "sgno-residual", "sgno-nocorrection"];
 const shown = new Set(Object.keys(data.models).filter((model) => !HIDDEN.includes(model)));
@@ -115,6 +121,7 @@ const faint = (hex) => hex + "2e";
 const line = (model) => ({ color: colour(model), width: model === "sgno" || model === "sgno-x" ? 3 : 1.8, dash: data.models[model].dash });
 
 fill($("growth-row"), data.rows.map((row) => [row.id, row.title]));
+start($("growth-row"), data.rows, (row) => Object.keys(row.curves).length);
 function drawGrowth() {
   const row = data.rows.find((r) => r.id === $("growth-row").value);
   if (!row) return;
@@ -138,6 +145,7 @@ $("growth-row").addEventListener("change", drawGrowth);
 $("growth-linear").addEventListener("change", drawGrowth);
 
 fill($("spectra-row"), spectraRows.map((row) => [row.id, row.title]));
+start($("spectra-row"), spectraRows, (row) => Object.keys(row.curves).length);
 function drawSpectra() {
   const row = spectraRows.find((r) => r.id === $("spectra-row").value);
   if (!row) return;
@@ -191,6 +199,7 @@ function drawAblation() {
       shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { dash: "dash", width: 1.5, color: css("--ink") } }] }), CONFIG);
 }
 fill($("cost-row"), data.rows.map((row) => [row.id, row.title]));
+start($("cost-row"), data.rows, (row) => Object.keys(row.curves).length);
 function drawCost() {
   const row = data.rows.find((r) => r.id === $("cost-row").value);
   if (!row) return;
@@ -282,6 +291,7 @@ function ends(id, texts) {
 }
 const digits = (x) => Number(x.toPrecision(2)).toString();
 fill($("field-row"), data.samples.map((sample) => [sample.row, sample.title]));
+start($("field-row"), data.samples, (sample) => Object.keys(sample.predictions).length);
 const current = () => data.samples.find((s) => s.row === $("field-row").value);
 function chooseTask() {
   const sample = current();
@@ -298,8 +308,9 @@ function chooseTask() {
   bar($("bar-field"), LUT.field); bar($("bar-error"), LUT.error);
   const a = sample.amplitude, e = data.errorScale;
   ends("ends-field", [`−${digits(a)}`, "0", digits(a)]);
-  // On the asinh scale, the marks at -100 %, -1 %, 0, 1 %, 100 % of the amplitude are where they should be to the eye.
-  ends("ends-error", [`−${digits(a * e.top)}`, `≈ ±${digits(a * e.floor)} here`, digits(a * e.top)]);
+  ends("ends-error", [`−${digits(a * e.top)}`, `linear within ±${digits(a * e.floor)}`, digits(a * e.top)]);
+  // Both rows of square fields should fit on a screen.
+  $("viewer").style.maxWidth = sample.dims === 2 ? "980px" : "";
   $("profile-box").hidden = sample.dims !== 1;
   drawFields();
 }
