@@ -25,6 +25,11 @@ def rows(groups: Groups, name: str) -> dict[str, dict[str, Any]]:
     return {record["case"]["label"]: record for record in records if "seconds" in record}
 
 
+def others(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What SGNO is compared with: whatever does the same work."""
+    return {label: record for label, record in measured.items() if label not in ("sgno", "coefficients")}
+
+
 def ratio(what: str, numerator: Mapping[str, Any], denominator: Mapping[str, Any]) -> Ratio:
     """Seconds of one over seconds of the other, measured in turn."""
     (low_n, high_n), (low_d, high_d) = numerator["spread"], denominator["spread"]
@@ -37,8 +42,8 @@ def speed_ratios(groups: Groups) -> list[Ratio]:
     for work in ("update", "rollout"):
         for d in (1, 2, 3):
             measured = rows(groups, f"{work}-{d}d")
-            for label, record in measured.items():
-                if label != "sgno" and "sgno" in measured:
+            for label, record in others(measured).items():
+                if "sgno" in measured:
                     found.append(ratio(f"{d}D {work}: {label} / sgno", record, measured["sgno"]))
     for d in (1, 2, 3):
         for net in BASELINES:
@@ -46,10 +51,6 @@ def speed_ratios(groups: Groups) -> list[Ratio]:
             if len(measured) == 2:
                 ours, theirs = measured["our loop"], measured["APEBench's trainer"]
                 found.append(ratio(f"{d}D update of {net}: APEBench's trainer / our loop", theirs, ours))
-        measured = rows(groups, f"rollout-{d}d-others")
-        for label, record in measured.items():
-            if label != "sgno" and "sgno" in measured:
-                found.append(ratio(f"{d}D rollout: {label} / sgno", record, measured["sgno"]))
     return found
 
 
@@ -59,8 +60,8 @@ def memory_ratios(groups: Groups) -> dict[str, float]:
     for work in ("update", "rollout"):
         for d in (1, 2, 3):
             measured = rows(groups, f"{work}-{d}d")
-            for label, record in measured.items():
-                if label != "sgno" and "sgno" in measured:
+            for label, record in others(measured).items():
+                if "sgno" in measured:
                     ours = measured["sgno"]["peak_megabytes"]
                     found[f"{d}D {work}: {label} / sgno"] = record["peak_megabytes"] / max(ours, 1e-9)
     return found
@@ -70,9 +71,9 @@ def coefficient_shares(groups: Groups) -> dict[str, float]:
     """The share of an update spent on norm caps, generator and budget, with their gradient."""
     found = {}
     for d in (1, 2, 3):
-        measured = rows(groups, f"coefficients-{d}d")
-        if {"update", "coefficients"} <= measured.keys():
-            found[f"{d}D"] = measured["coefficients"]["seconds"] / measured["update"]["seconds"]
+        measured = rows(groups, f"update-{d}d")
+        if {"sgno", "coefficients"} <= measured.keys():
+            found[f"{d}D"] = measured["coefficients"]["seconds"] / measured["sgno"]["seconds"]
     return found
 
 
