@@ -21,9 +21,12 @@ from sgno.errors import InputError
 from sgno.models.config import ModelConfig
 from sgno.models.convolution import periodic_convolution
 from sgno.models.step import AbstractStep, Grid
-from sgno.spectral.resample import resample, without_aliasing
+from sgno.spectral.resample import half_shifted_copies, mean_of_copies, resample
 
 _KERNEL_SIZE = 3
+
+# Hidden channels of the lift and the projection are made in blocks of about this many bytes.
+_BLOCK_BYTES = 2 * 2**20
 
 
 class Convolution(eqx.Module):
@@ -47,7 +50,7 @@ class Convolution(eqx.Module):
 
 def activate(v: Float[Array, "channels batch *points"]) -> Float[Array, "channels batch *points"]:
     """Leaky ReLU on the grid twice as fine, cut back to the band of the grid."""
-    return without_aliasing(jax.nn.leaky_relu, v, v.ndim - 2)
+    return mean_of_copies(jax.nn.leaky_relu(half_shifted_copies(v)))
 
 
 class Sandwich(eqx.Module):
@@ -65,9 +68,27 @@ class Sandwich(eqx.Module):
         self, v: Float[Array, "channels_in batch *points"]
     ) -> Float[Array, "channels_out batch *points"]:
         # Convolutions commute with shifts, so the half-cell shifts may act outside both of them, where the
-        # channels are fewest; recomputing the hidden channels is cheaper than to store them 2^d times.
+        # channels are fewer.
+        return mean_of_copies(self._in_blocks(half_shifted_copies(v)))
+
+    def _in_blocks(
+        self, v: Float[Array, "channels_in copies *points"]
+    ) -> Float[Array, "channels_out copies *points"]:
+        """A few copies at a time, so that the hidden channels stay in the cache; the backward pass makes
+        them again, which is cheaper than to keep them for all `2^d` copies of the batch."""
         f = jax.checkpoint(lambda x: self.second(jax.nn.leaky_relu(self.first(x))))
-        return without_aliasing(f, v, v.ndim - 2)
+        copies = v.shape[1]
+        hidden_bytes = 4 * self.first.b.size * v[0].size
+        blocks = next(
+            m
+            for m in range(1, copies + 1)
+            if copies % m == 0 and (hidden_bytes <= m * _BLOCK_BYTES or m == copies)
+        )
+        if blocks == 1:
+            return f(v)
+        blocked = jnp.moveaxis(v.reshape(v.shape[0], blocks, -1, *v.shape[2:]), 1, 0)
+        w = jnp.moveaxis(jax.lax.map(f, blocked), 0, 1)
+        return w.reshape(w.shape[0], copies, *v.shape[2:])
 
 
 class Level(eqx.Module):

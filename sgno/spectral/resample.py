@@ -1,11 +1,10 @@
-"""Band-limited resampling of periodic fields, and maps made free of aliasing by it.
+"""Band-limited resampling of periodic fields, with which an activation is made (nearly) free of aliasing.
 
 A field on n points is read as the trigonometric polynomial of its modes |k| < n/2. The Nyquist mode of an
 even grid is left out: it stands for k and -k at once and cannot be shifted. Resampling is then a small real
 matrix per axis, and shifting by a fraction of a cell is exact.
 """
 
-from collections.abc import Callable
 from functools import cache
 
 import jax.numpy as jnp
@@ -33,7 +32,7 @@ def interpolation_matrix(given: int, wanted: int, shift: float = 0.0) -> np.ndar
 def along(matrix: np.ndarray, v: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
     """Apply a real matrix along one axis."""
     R = jnp.asarray(matrix, v.dtype)
-    if axis in (-1, v.ndim - 1):
+    if axis == v.ndim - 1:
         return v @ R.T
     return jnp.moveaxis(jnp.tensordot(R, v, axes=(1, axis)), 0, axis)
 
@@ -52,43 +51,36 @@ def resample(v: Float[Array, "..."], points: tuple[int, ...]) -> Float[Array, ".
     return v
 
 
-def without_aliasing(
-    f: Callable[[Array], Array], v: Float[Array, "..."], num_spatial_dims: int
-) -> Float[Array, "..."]:
-    """Sample `v` twice as finely along each axis, apply `f`, cut the new modes and sample as before.
+def half_shifted_copies(v: Float[Array, "channels batch *points"]) -> Float[Array, "channels copies *points"]:
+    """The field on a grid twice as fine along every axis, as `2^d` copies on the grid itself.
 
-    The finer grid is the grid and its copies shifted by half a cell, so with `S` the half-cell shift, `S^T`
-    its inverse and `P` the cut of the Nyquist mode this is, axis by axis,
-
-        (P f(v) + S^T f(S v)) / 2,
-
-    in which `f` may be any map that commutes with shifts by whole cells along the grid, not only a pointwise
-    one: with `f = conv after activation after conv` the shifts act on the channels outside, which may be
-    fewer, and nothing is ever stored on the finer grid.
-
-    **Arguments:**
-
-    - `f`: maps fields to fields on the same grid; called once for each of the `2^d` copies.
-    - `v`: a field whose last `num_spatial_dims` axes are the grid.
+    The finer grid is the grid and the grid moved by half a cell, along each axis in turn, so the copies are
+    kept side by side along the batch, each shifted by another corner of half a cell.
     """
-    for axis in range(-num_spatial_dims, 0):
-        f = _mean_over_half_shift(f, axis)
-    return f(v)
+    for axis, n in enumerate(v.shape[2:], start=2):
+        v = jnp.concatenate([v, along(interpolation_matrix(n, n, 0.5), v, axis)], axis=1)
+    return v
 
 
-def _mean_over_half_shift(f: Callable[[Array], Array], axis: int) -> Callable[[Array], Array]:
-    def mean(v: Array) -> Array:
-        n = v.shape[axis]
-        forward = interpolation_matrix(n, n, 0.5)
-        w, w_shifted = f(v), f(along(forward, v, v.ndim + axis))
-        return 0.5 * (_cut_nyquist(w, axis) + along(forward.T, w_shifted, v.ndim + axis))
+def mean_of_copies(w: Float[Array, "channels copies *points"]) -> Float[Array, "channels batch *points"]:
+    """Cut a field on the finer grid, given as `half_shifted_copies`, back to the band of the grid.
 
-    return mean
+    With `S` the half-cell shift and `P` the cut of the Nyquist mode this is `(P w_0 + S^T w_1) / 2` along
+    each axis. For any map `f` that commutes with shifts by whole cells, `mean_of_copies(f(copies))` is `f`
+    applied on the finer grid and filtered: not for pointwise ones only, so that convolutions around an
+    activation may be taken inside, and the shifts act on the channels outside, which may be fewer.
+    """
+    for axis in range(w.ndim - 1, 1, -1):
+        n = w.shape[axis]
+        kept, shifted = jnp.split(w, 2, axis=1)
+        back = interpolation_matrix(n, n, 0.5).T
+        w = 0.5 * (_cut_nyquist(kept, axis) + along(back, shifted, axis))
+    return w
 
 
 def _cut_nyquist(v: Array, axis: int) -> Array:
     n = v.shape[axis]
     if n % 2:
         return v
-    wave = jnp.asarray((-1.0) ** np.arange(n), v.dtype).reshape(-1, *(1,) * (-axis - 1))
+    wave = jnp.asarray((-1.0) ** np.arange(n), v.dtype).reshape(-1, *(1,) * (v.ndim - axis - 1))
     return v - wave * jnp.mean(wave * v, axis=axis, keepdims=True)
