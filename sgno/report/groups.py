@@ -65,6 +65,11 @@ class Group:
         return spread(run.train_seconds for run in self.runs)
 
     @functools.cached_property
+    def seconds(self) -> Spread:
+        """Of the whole job: data, start, training, scoring."""
+        return spread(run.seconds for run in self.runs)
+
+    @functools.cached_property
     def seconds_per_update(self) -> float | None:
         known = [run.seconds_per_update for run in self.runs if run.seconds_per_update is not None]
         return spread(known).median if known else None

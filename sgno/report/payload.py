@@ -27,6 +27,9 @@ from sgno.study.store import Store
 MOST_ROWS = 40
 """Rows with interactive pictures. Tables show all."""
 
+SPECTRUM_EVERY = 10
+"""Jobs store the spectrum of steps 1, 11, 21, ..."""
+
 SAMPLE_BYTES = 6_000_000
 """Room for animated samples in the page; what does not fit is left out and said so."""
 
@@ -98,8 +101,7 @@ def _spectra(row: Row, store: Store, notes: list[str]) -> dict[str, Any]:
         except (InputError, KeyError, OSError) as error:
             notes.append(f"{row.title}, {label(model)}: no spectra ({error}).")
             continue
-        every = max(1, math.ceil(run.task["test_steps"] / len(spectrum)))
-        found.setdefault("steps", [1 + every * i for i in range(len(spectrum))])
+        found.setdefault("steps", [1 + SPECTRUM_EVERY * i for i in range(len(spectrum))])
         found.setdefault("reference", _decades(reference))
         if len(spectrum) == len(found["steps"]):
             found.setdefault("models", {})[model] = _decades(spectrum)

@@ -192,10 +192,10 @@ function drawAblation() {
     x: data.ablation.map((r) => plain(r.title)), ...fromParity(data.ablation.map((r) => r.ratios[model] ?? null)),
     hovertemplate: "%{x}: ×%{customdata:.3g}<extra></extra>",
   }));
-  const gone = data.ablation.flatMap((r) => r.nonfinite.map((model) => `${r.name}, ${data.models[model].label}`));
+  const gone = data.ablation.reduce((sum, r) => sum + r.nonfinite.length, 0);
   Plotly.react("ablation-plot", traces, layout({ type: "category" }, { title: { text: "error / full SGNO's" }, ...logAxis([1, ...data.ablation.flatMap((r) => Object.values(r.ratios))]) },
     { barmode: "group", showlegend: true, legend: { orientation: "h", y: 1.16 },
-      annotations: gone.length ? [{ text: plain("non-finite, not drawn: " + gone.join("; ")), xref: "paper", yref: "paper", x: 1, y: 1.0, showarrow: false, font: { size: 11, color: css("--soft") } }] : [],
+      annotations: gone ? [{ text: `${gone} non-finite, not drawn`, xref: "paper", yref: "paper", x: 1, xanchor: "right", y: 1.15, showarrow: false, font: { size: 12, color: css("--soft") } }] : [],
       shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { dash: "dash", width: 1.5, color: css("--ink") } }] }), CONFIG);
 }
 fill($("cost-row"), data.rows.map((row) => [row.id, row.title]));
