@@ -21,21 +21,14 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 
 def readme_table(comparison: Comparison) -> str:
-    """Tasks by models, medians of GMean100, with the paper's SGNO beside ours."""
+    """Tasks by models: our median GMean100, and in parentheses the paper's."""
     present = {model for row in comparison.rows for model in row.groups}
     models = [model for model in main_columns(comparison) if model in present or model in paper.CAPACITY]
     models.sort(key=order)
-    heads = [
-        "Task",
-        "Setting",
-        "Seeds",
-        *(label(model) for model in models),
-        "SGNO in the paper",
-        "SGNO / best network",
-    ]
+    heads = ["Task", "Setting", "Seeds", *(label(model) for model in models), "SGNO / best network"]
     lines = [
         "| " + " | ".join(_text(head) for head in heads) + " |",
-        "| --- | --- | ---: |" + " ---: |" * (len(models) + 2),
+        "| --- | --- | ---: |" + " ---: |" * (len(models) + 1),
     ]
     for entry in comparison.entries:
         cells = _row(entry, models) if isinstance(entry, Row) else _not_run(entry, models)
@@ -44,9 +37,8 @@ def readme_table(comparison: Comparison) -> str:
         [
             *lines,
             "",
-            "Median GMean100 over network seeds (geometric mean of the mean nRMSE over the first 100 "
-            "steps of a closed-loop rollout); lower is better, bold is the best of the row, – was not "
-            "run. † marks data or a budget other than the paper's.",
+            "Medians over network seeds, the paper's number in parentheses. Bold is the best of the row, "
+            "– was not run or not printed, † marks data or a budget other than the paper's.",
         ]
     )
 
@@ -55,15 +47,11 @@ def _row(row: Row, models: list[str]) -> list[str]:
     best = min((row.groups[m].score.median for m in models if m in row.groups), default=float("inf"))
     cells = []
     for model in models:
-        if model not in row.groups:
-            cells.append("–")
-            continue
-        value = row.groups[model].score.median
-        text = number_text(value)
-        cells.append(f"**{text}**" if value == best and value < float("inf") else text)
-    counts = sorted(
-        {len(group.runs) for model, group in row.groups.items() if group.first.train["updates"] > 0}
-    )
+        value = row.groups[model].score.median if model in row.groups else None
+        text = "–" if value is None else number_text(value)
+        bold = value is not None and value == best and value < float("inf")
+        cells.append((f"**{text}**" if bold else text) + _papers(row.name, model))
+    counts = sorted({len(group.runs) for group in row.groups.values() if group.first.train["updates"] > 0})
     seeds = "–" if not counts else str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     network, sgno = row.best(networks_only=True), row.groups.get(SGNO)
     against = ratio(sgno.score.median, network.score.median) if sgno and network else None
@@ -72,18 +60,22 @@ def _row(row: Row, models: list[str]) -> list[str]:
         _text(row.setting),
         seeds,
         *cells,
-        _papers(row.name),
-        "–" if against is None else number_text(against),
+        ("–" if against is None else number_text(against))
+        + _in_parentheses(paper.SGNO_TO_BEST.get(row.name)),
     ]
 
 
 def _not_run(task: str, models: list[str]) -> list[str]:
-    return [_text(task), "not run", "–", *("–" for _ in models), _papers(task), "–"]
+    cells = ("–" + _papers(task, model) for model in models)
+    return [_text(task), "not run", "–", *cells, "–" + _in_parentheses(paper.SGNO_TO_BEST.get(task))]
 
 
-def _papers(task: str) -> str:
-    printed = paper.GMEAN100.get(task, {}).get(SGNO)
-    return "–" if printed is None else printed_text(printed)
+def _papers(task: str, model: str) -> str:
+    return _in_parentheses(paper.GMEAN100.get(task, {}).get(model))
+
+
+def _in_parentheses(printed: float | None) -> str:
+    return "" if printed is None else f" ({printed_text(printed)})"
 
 
 def _text(text: str) -> str:

@@ -22,9 +22,9 @@ def sgno_x_table(comparison: Comparison) -> Table | None:
     return Table(
         "sgno-x",
         "SGNO-X",
-        "SGNO-X against SGNO and Linear on the same data and budget. Training time is that of the updates; the "
-        "whole job adds data, the least-squares start, compiling and scoring. Stable step is at nRMSE 0.2. "
-        "Small print: the paper's SGNO and ours / it; spread over seeds.",
+        "SGNO-X against SGNO and Linear on the same data and budget. Training time is that of the "
+        "updates; the whole job adds data, the least-squares start, compiling and scoring. Stable step is at "
+        "nRMSE 0.2. Small print: the paper's SGNO and ours / it; spread over seeds.",
         (
             Column("Task", numeric=False),
             Column("Model", numeric=False),
