@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 
@@ -57,7 +58,7 @@ class AbstractStep(eqx.Module):
         return self
 
     def warm_start(
-        self, trajectories: Float[Array, "samples times channels *points"], *, key: PRNGKeyArray
+        self, trajectories: Float[Array | np.ndarray, "samples times channels *points"], *, key: PRNGKeyArray
     ) -> "AbstractStep":
         """The step to start training from, given the training trajectories. Most ignore them."""
         del trajectories, key
