@@ -2,6 +2,7 @@
 
 import typer
 
+from sgno.cli.bench import bench
 from sgno.cli.console import guarded
 from sgno.cli.demo import demo
 from sgno.cli.models import models
@@ -20,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, tasks, models, run, reproduce, report):
+for command in (demo, tasks, models, run, reproduce, report, bench):
     app.command()(guarded(command))
 
 
