@@ -20,8 +20,8 @@ def bench(
 ):
     """Measure speed and memory on this machine: ratios first, then times, JSON and two figures.
 
-    Compares SGNO with a PyTorch writing of it (needs the extra "bench" and a checkout), the baselines under our
-    loop and under APEBench's trainer, and the reference solver. Leave the machine alone meanwhile. An
+    Compares SGNO with a PyTorch writing of it (needs the extra "bench" and a checkout), the baselines under
+    our loop and under APEBench's trainer, and the reference solver. Leave the machine alone meanwhile. An
     interrupted run goes on where it stopped.
     """
     from sgno.bench.run import run_benchmark
