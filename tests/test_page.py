@@ -53,7 +53,9 @@ def driver(tmp_path_factory) -> Iterator[webdriver.Chrome]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=Service(_installed("chromedriver")))
-    browser.set_script_timeout(60)
+    # A busy machine is no fault of the page.
+    browser.command_executor.client_config.timeout = 600
+    browser.set_script_timeout(300)
     yield browser
     browser.quit()
 
@@ -76,7 +78,7 @@ def opened(driver, page) -> webdriver.Chrome:
 
 
 def _wait(driver, script: str) -> None:
-    WebDriverWait(driver, 60).until(lambda d: d.execute_script(script))
+    WebDriverWait(driver, 300).until(lambda d: d.execute_script(script))
 
 
 def _pixels(driver, canvas: str) -> list[int]:

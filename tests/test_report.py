@@ -460,10 +460,10 @@ def test_figures_are_written_as_png_and_svg_and_repeat(tmp_path):
 def test_readme_is_replaced_between_the_marks_only(tmp_path):
     fill_store(tmp_path / "store", KS, pictures=False)
     readme = tmp_path / "README.md"
-    readme.write_text(f"# before\n{BEGIN}\nold\n{END}\nafter\n")
+    readme.write_text(f"# before\n{BEGIN}\nstale\n{END}\nafter\n")
     assert update_readme(tmp_path / "store", readme)
     text = readme.read_text()
-    assert text.startswith("# before\n") and text.endswith("\nafter\n") and "old" not in text
+    assert text.startswith("# before\n") and text.endswith("\nafter\n") and "stale" not in text
     assert "**0.0300**" in text and "0.0294" in text
     assert not update_readme(tmp_path / "store", readme)
 
