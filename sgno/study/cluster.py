@@ -7,13 +7,10 @@ import json
 import os
 import queue
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sgno.errors import InputError
 from sgno.study.executor import Event
-
-if TYPE_CHECKING:
-    from distributed import Client, Future, LocalCluster
 
 _TOPIC = "sgno"
 LOCAL = "local"
@@ -60,7 +57,7 @@ class DaskCluster:
         self._cores = _cores() if address == LOCAL else ()
         self._cluster = _start_cluster(workers or len(self._cores) or 1) if address == LOCAL else None
         try:
-            self._client: Client = distributed.Client(self._cluster or address, set_as_default=False)
+            self._client = distributed.Client(self._cluster or address, set_as_default=False)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"No Dask scheduler answers at {address} ({error}). Check the address."
@@ -68,7 +65,7 @@ class DaskCluster:
         # Studies that share a scheduler must not hear each other.
         self._topic = f"{_TOPIC}-{self._client.id}"
         self._heard: queue.Queue[Event] = queue.Queue()
-        self._calls: dict[str, Future] = {}
+        self._calls: dict[str, Any] = {}
         self._client.subscribe_topic(self._topic, self._on_message)
         self._tries = 0
 
@@ -76,6 +73,11 @@ class DaskCluster:
     def slots(self) -> int:
         """The threads of all workers now; a cluster may grow and shrink while a study runs."""
         return max(1, sum(self._client.nthreads().values()))
+
+    def worker_pids(self) -> list[int]:
+        """The worker processes, in the order of their addresses."""
+        found = self._client.run(os.getpid)
+        return [found[address] for address in sorted(found)]
 
     def submit(self, call: dict[str, Any]) -> None:
         self._tries += 1
@@ -101,7 +103,7 @@ class DaskCluster:
         message = json.loads(stamped[1])
         self._heard.put(Event(message["kind"], message["id"], message["content"]))
 
-    def _on_done(self, call_id: str, future: "Future") -> None:
+    def _on_done(self, call_id: str, future: Any) -> None:
         if future.status == "finished":
             self._heard.put(Event("done", call_id, json.loads(future.result())))
         elif future.status == "error":
@@ -125,7 +127,7 @@ def _cores() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
 
 
-def _start_cluster(workers: int) -> "LocalCluster":
+def _start_cluster(workers: int) -> Any:
     """Worker processes with one thread each, on loopback only and without a dashboard."""
     import dask
     from distributed import LocalCluster

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,13 +15,11 @@ import numpy as np
 from sgno.data.trajectories import load_trajectories
 from sgno.errors import InputError
 from sgno.files import content_id, read_json, write_json
+from sgno.study.executor import Executor
 from sgno.study.job import TRANSFER_SAMPLES, Job
 from sgno.study.machine import machine
 from sgno.study.store import Store
 from sgno.training.loop import Progress, train
-
-if TYPE_CHECKING:
-    from sgno.study.executor import Executor
 
 # Updates after the compiling one.
 _TIMED_UPDATES = 4
@@ -95,7 +93,7 @@ def measure(job: Job, store: Store, cache: Path) -> Timing:
 
 
 def estimate(
-    jobs: Sequence[Job], store: Store, executor: "Executor", *, cache: Path, seconds: float
+    jobs: Sequence[Job], store: Store, executor: Executor, *, cache: Path, seconds: float
 ) -> Estimate:
     """What each job will cost, measuring for at most about so many seconds what is not known yet.
 
@@ -111,7 +109,7 @@ def estimate(
     return Estimate(cost, len(settings & known.keys()), len(settings))
 
 
-def _size(job: Job) -> float:
+def _size(job: Job) -> int:
     return job.train.updates * job.train.batch_size * job.task.num_points**job.task.num_spatial_dims
 
 
@@ -125,7 +123,7 @@ def _in_turn(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _measure_some(
-    jobs: Sequence[Job], store: Store, executor: "Executor", cache: Path, seconds: float
+    jobs: Sequence[Job], store: Store, executor: Executor, cache: Path, seconds: float
 ) -> dict[str, Timing]:
     """The timings that workers find before the time is up. A call that is under way is waited for."""
     deadline = time.monotonic() + seconds

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from sgno.study.job import CHECKPOINT_SECONDS, Job
 from sgno.study.store import Store
@@ -31,6 +31,7 @@ class Event(NamedTuple):
     content: dict[str, Any]
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Workers that take calls. Used as a context manager; leaving it stops the workers, with checkpoints."""
 

@@ -1,0 +1,56 @@
+"""Jobs on a real Dask cluster of two worker processes on loopback, one of which is killed midway."""
+
+import os
+import signal
+
+import pytest
+from tiny_study import result, tiny_job
+
+from sgno.errors import InputError
+from sgno.study.executor import News, run_study
+from sgno.study.job import run_job
+from sgno.study.store import Store
+
+pytest.importorskip("distributed")
+
+
+def test_a_study_survives_the_death_of_a_worker(tmp_path, cache):
+    from sgno.study.cluster import DaskCluster
+
+    jobs = [tiny_job(seed, updates=4000) for seed in range(4)]
+    store, heard = Store(tmp_path / "dask"), []
+
+    with DaskCluster("local", workers=2) as executor:
+        assert executor.slots == 2
+        pids = executor.worker_pids()
+
+        def watch(news: News) -> None:
+            heard.append(news)
+            if len(heard) > 1 and {news.kind for news in heard} == {"started"}:
+                # Both workers are busy: whichever this is, it takes a job with it.
+                os.kill(pids[0], signal.SIGKILL)
+
+        outcome = run_study(jobs, store, executor, cache=cache, watch=watch)
+    kinds = [news.kind for news in heard]
+    assert set(outcome.finished) == {job.id for job in jobs}
+    assert outcome.failed == ()
+    assert "lost" in kinds and "progress" in kinds
+    assert kinds.count("finished") == len(jobs)
+
+    # The same function runs either way, so one job here in this process gives the same scores.
+    alone = Store(tmp_path / "alone")
+    run_job(jobs[0], alone, cache=cache)
+    here, there = (result(s, jobs[0].id)["record"]["gmean100"] for s in (alone, store))
+    assert here == pytest.approx(there, rel=1e-4)
+
+
+def test_an_address_where_nobody_answers_is_said_in_one_line():
+    import dask
+
+    from sgno.study.cluster import DaskCluster
+
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
+        pytest.raises(InputError, match="No Dask scheduler answers at tcp://127"),
+    ):
+        DaskCluster("tcp://127.0.0.1:9")
