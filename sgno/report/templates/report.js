@@ -106,7 +106,9 @@ function layout(x, y, more) {
   const axis = { gridcolor: css("--rule"), zerolinecolor: css("--rule"), linecolor: css("--faint"), automargin: true };
   return Object.assign({
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 64, r: 14, t: 14, b: 46 },
-    font: { family: css("--sans"), size: 13, color: css("--ink") }, hovermode: "closest", showlegend: false,
+    font: { family: css("--sans"), size: 13, color: css("--ink") }, hovermode: "closest",
+    // On paper nobody can point at a line or read the chips.
+    showlegend: printing, legend: { orientation: "h", y: 1.12 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--faint"), activecolor: css("--accent") },
     hoverlabel: { bgcolor: css("--surface"), bordercolor: css("--rule"), font: { color: css("--ink"), family: css("--sans") } },
     xaxis: Object.assign({}, axis, x), yaxis: Object.assign({}, axis, { exponentformat: "power" }, y),
@@ -133,7 +135,7 @@ function drawGrowth() {
       const cut = curve.upper.findIndex((v) => v === null);
       const end = cut < 0 ? steps.length : cut;
       traces.push({ x: [...steps.slice(0, end), ...steps.slice(0, end).reverse()], y: [...curve.upper.slice(0, end), ...curve.lower.slice(0, end).reverse()],
-        fill: "toself", fillcolor: faint(colour(model)), line: { width: 0 }, hoverinfo: "skip", mode: "lines", type: "scatter" });
+        fill: "toself", fillcolor: faint(colour(model)), line: { width: 0 }, hoverinfo: "skip", showlegend: false, mode: "lines", type: "scatter" });
     }
     traces.push({ x: steps, y: curve.median, mode: "lines", type: "scatter", name: plain(data.models[model].label), line: line(model), connectgaps: false,
       hovertemplate: `${plain(data.models[model].label)}<br>step %{x}: %{y:.3g} (${curve.n} seed${curve.n > 1 ? "s" : ""})<extra></extra>` });
@@ -204,7 +206,7 @@ function drawCost() {
   const row = data.rows.find((r) => r.id === $("cost-row").value);
   if (!row) return;
   const traces = Object.entries(row.cost).filter(([, c]) => c[0] !== null && c[1] !== null).map(([model, c]) => ({
-    type: "scatter", mode: "markers+text", x: [c[0]], y: [c[1]], text: [plain(data.models[model].label)], textposition: "top center", cliponaxis: false,
+    type: "scatter", mode: "markers+text", x: [c[0]], y: [c[1]], text: [plain(data.models[model].label)], textposition: "top center", cliponaxis: false, showlegend: false,
     marker: { color: colour(model), size: 13, line: { color: css("--surface"), width: 1 } }, textfont: { color: colour(model) },
     hovertemplate: `${plain(data.models[model].label)}<br>%{x:.3g} s, GMean100 %{y:.3g}, ${c[2].toLocaleString("en")} real numbers<extra></extra>`,
   }));
@@ -269,7 +271,7 @@ function place(canvas, source, shape, t) {
   const oneD = shape[2] === 1;
   const width = Math.max(120, Math.round(canvas.clientWidth * devicePixelRatio));
   canvas.width = width;
-  canvas.height = Math.round(width * (oneD ? 0.62 : source.height / source.width));
+  canvas.height = Math.round(width * (oneD ? 0.52 : source.height / source.width));
   const pen = canvas.getContext("2d");
   pen.imageSmoothingEnabled = false;
   pen.drawImage(source, 0, 0, canvas.width, canvas.height);
