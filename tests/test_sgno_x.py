@@ -26,7 +26,9 @@ KEY = jax.random.key(0)
 N = 32
 
 
-def smooth(key, channels: int = 1, points: tuple[int, ...] = (N,), modes: int = 4, samples: int = 1) -> np.ndarray:
+def smooth(
+    key, channels: int = 1, points: tuple[int, ...] = (N,), modes: int = 4, samples: int = 1
+) -> np.ndarray:
     """Random fields of the lowest modes, of root mean square one."""
     noise = jax.random.normal(key, (samples, channels, *points))
     keep = np.all(np.abs(wavenumbers(points)) <= modes, axis=0)
@@ -72,7 +74,9 @@ def burgers(dt: float, nu: float = 0.02, dispersion: float = 0.0) -> tuple[np.nd
     return dt * (nu * ik**2 - dispersion * ik**3)[None], dt * (-0.5 * ik)[None, None]
 
 
-def burgers_step(dt: float, *, inner_steps: int = 1, stages: int = 2, dispersion: float = 0.0, dtype=jnp.complex64):
+def burgers_step(
+    dt: float, *, inner_steps: int = 1, stages: int = 2, dispersion: float = 0.0, dtype=jnp.complex64
+):
     terms = Terms((("0:1", "0:1"),))
     L, P = burgers(dt, dispersion=dispersion)
     D = terms.start((N,), (9,))
@@ -88,19 +92,19 @@ def burgers_start() -> tuple[SGNOX, np.ndarray]:
     return step.warm_start(data, key=KEY), data
 
 
-def test_damping_is_never_negative_and_growth_never_above_one():
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e6, 1e30])
+def test_damping_is_never_negative_and_growth_never_above_one(scale):
     rng = np.random.default_rng(0)
-    for scale in (1e-20, 1.0, 1e6, 1e30):
-        start = np.zeros((2, 9), complex)
-        generator, growth = Generator(start, 1.0, real=False), Growth(start, 1.0)
-        wild = jax.tree.map(
-            lambda x: jnp.asarray(scale * rng.normal(size=x.shape), jnp.float32) if eqx.is_inexact_array(x) else x,
-            (generator, growth),
-        )
-        Lambda, m = wild[0](), wild[1]()
-        assert np.all(np.real(Lambda) <= 0)
-        assert np.all(np.abs(np.exp(np.asarray(Lambda, complex))) <= 1)
-        assert np.all(m >= 0) and np.all(m <= 1)
+
+    def wild(x):
+        return jnp.asarray(scale * rng.normal(size=x.shape), jnp.float32) if eqx.is_inexact_array(x) else x
+
+    start = np.zeros((2, 9), complex)
+    generator, growth = jax.tree.map(wild, (Generator(start, 1.0, real=False), Growth(start, 1.0)))
+    Lambda, m = generator(), growth()
+    assert np.all(np.real(Lambda) <= 0)
+    assert np.all(np.abs(np.exp(np.asarray(Lambda, complex))) <= 1)
+    assert np.all(m >= 0) and np.all(m <= 1)
 
 
 def test_the_carry_is_nonexpansive():
@@ -151,7 +155,11 @@ def test_every_rollout_from_every_input_stays_in_the_trapping_set(kind):
         def advance(carry, _):
             u, rms, top = carry
             u = ready.batch(u)
-            return (u, jnp.maximum(rms, jnp.sqrt((u**2).mean(-1)).max()), jnp.maximum(top, jnp.abs(u).max())), None
+            return (
+                u,
+                jnp.maximum(rms, jnp.sqrt((u**2).mean(-1)).max()),
+                jnp.maximum(top, jnp.abs(u).max()),
+            ), None
 
         return jax.lax.scan(advance, (u, jnp.zeros(()), jnp.zeros(())), None, length=100_000)[0]
 
@@ -206,7 +214,11 @@ def test_the_start_recovers_a_linear_equation_exactly():
     ik = symbol("d0", (N,))
     L = (-0.3 * ik + 0.01 * ik**2 + 0.002 * ik**3)[None]
     exact = PreparedSGNOX(
-        true_weights(L, np.zeros((1, 0, 17)), np.zeros((0, 17))), Terms(()), Grid(1, (N,)), inner_steps=1, stages=1
+        true_weights(L, np.zeros((1, 0, 17)), np.zeros((0, 17))),
+        Terms(()),
+        Grid(1, (N,)),
+        inner_steps=1,
+        stages=1,
     )
     data = rollout(exact, smooth(KEY, samples=10), 15)
     step = SGNOXConfig().build(Grid(1, (N,)), key=KEY).warm_start(data, key=KEY)
@@ -237,7 +249,9 @@ def test_forcing_is_found_when_there_is_one():
     f = np.zeros((1, 17), complex)
     f[0, 2] = 0.02
     terms = Terms((("0:1", "0:1"),))
-    weights = dataclasses.replace(true_weights(L, P, terms.start((N,), (9,))), f=jnp.asarray(f, jnp.complex64))
+    weights = dataclasses.replace(
+        true_weights(L, P, terms.start((N,), (9,))), f=jnp.asarray(f, jnp.complex64)
+    )
     forced = PreparedSGNOX(weights, terms, Grid(1, (N,)), inner_steps=1, stages=2)
     data = rollout(forced, smooth(KEY, samples=12), 20)
     step = SGNOXConfig().build(Grid(1, (N,)), key=KEY).warm_start(data, key=KEY)
@@ -248,11 +262,11 @@ def test_forcing_is_found_when_there_is_one():
 
 
 def test_two_coupled_channels_and_a_cubic_term():
-    """u_t = 0.02 u_xx + v - u v², v_t = 0.02 v_xx - u + ..: linear coupling, and a product of three."""
+    """u_t = 0.02 u_xx + v - u v², v_t = 0.02 v_xx - u - u v²/2: linear coupling, and a product of three."""
     L, _ = burgers(0.1)
     terms = Terms((("0:1", "1:1", "1:1"),))
     P = np.zeros((2, 1, 17), complex)
-    P[0, 0], P[1, 0] = -0.1, 0.1
+    P[0, 0], P[1, 0] = -0.1, -0.05
     K = np.zeros((2, 2, 17), complex)
     K[0, 1], K[1, 0] = 0.1, -0.1
     weights = true_weights(np.repeat(L, 2, axis=0), P, terms.start((N,), (9,)))
@@ -268,7 +282,9 @@ def test_two_coupled_channels_and_a_cubic_term():
 def test_the_same_weights_run_on_finer_grids(burgers_start):
     step, _ = burgers_start
     coarse = 0.5 * smooth(jax.random.key(7), modes=3, samples=2)
-    fine = np.asarray(to_points(_padded(np.asarray(to_modes(jnp.asarray(coarse), 1)), 2 * N // 2 + 1), (2 * N,)))
+    fine = np.asarray(
+        to_points(_padded(np.asarray(to_modes(jnp.asarray(coarse), 1)), 2 * N // 2 + 1), (2 * N,))
+    )
     after_coarse, after_fine = rollout(step, coarse, 5)[:, -1], rollout(step, fine, 5)[:, -1]
     np.testing.assert_allclose(after_fine[..., ::2], after_coarse, atol=5e-3)
     with pytest.raises(InputError, match="number of axes"):
@@ -293,7 +309,8 @@ def _padded(v: np.ndarray, modes: int) -> jnp.ndarray:
 )
 def test_ablations_are_settings_and_all_their_parameters_are_trained(settings, burgers_start):
     _, data = burgers_start
-    step = SGNOXConfig(**settings).build(Grid(1, (N,)), key=KEY).warm_start(data, key=KEY)
+    config = SGNOXConfig(stages=2, inner_steps=1, **settings)
+    step = config.build(Grid(1, (N,)), key=KEY).warm_start(data, key=KEY)
     # P starts at zero where the closure is drawn, which hides its filters from the first gradient.
     step = eqx.tree_at(lambda s: s.P.real, step, step.P.real + 0.01)
     trainable = step.trainable()
@@ -311,10 +328,12 @@ def test_ablations_are_settings_and_all_their_parameters_are_trained(settings, b
 
 def test_what_the_data_filled_in_is_in_the_config(burgers_start):
     step, data = burgers_start
-    config = SGNOXConfig(**{k: v for k, v in json.loads(json.dumps(step.config.to_json())).items() if k != "kind"})
+    config = SGNOXConfig(
+        **{k: v for k, v in json.loads(json.dumps(step.config.to_json())).items() if k != "kind"}
+    )
     assert config == step.config
     like = eqx.filter_eval_shape(lambda: config.build(step.grid, key=jax.random.key(1)))
-    shapes = lambda tree: [x.shape for x in jax.tree.leaves(eqx.filter(tree, eqx.is_array_like))]
+    shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree) if hasattr(x, "shape")]
     assert shapes(like) == shapes(step)
     again = config.build(step.grid, key=KEY).warm_start(data, key=jax.random.key(9))
     np.testing.assert_allclose(again(jnp.asarray(data[0, 0])), step(jnp.asarray(data[0, 0])), atol=1e-6)
@@ -330,7 +349,7 @@ def test_parameters_are_counted_once_and_twice(burgers_start):
 
 def test_polishing_repairs_a_disturbed_step(burgers_start):
     step, data = burgers_start
-    hurt = eqx.tree_at(lambda s: s.P.real, step, step.P.real * 1.05)
+    hurt = eqx.tree_at(lambda s: s.P.imag, step, step.P.imag * 1.05)
     result = polish(hurt, data)
     assert result.after < 1e-4 * result.before
     assert result.iterations >= 1
@@ -349,7 +368,6 @@ def test_explain_names_the_equation(burgers_start):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"start": "warm"}, "data, linear, random"),
         ({"stages": 3}, "not one of"),
         ({"inner_steps": 0}, "at least 1"),
         ({"margin": 1.0}, "must exceed 1"),

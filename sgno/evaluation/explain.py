@@ -92,7 +92,7 @@ def explain(step: SGNOX, states: np.ndarray) -> Explanation:
         points=grid.points,
         inner_steps=config.inner_steps,
         stages=config.stages,
-        cutoff=config.cutoff,
+        cutoff=tuple(config.cutoff),
         curves=curves,
         terms=terms,
         forcing=forcing,

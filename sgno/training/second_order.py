@@ -47,7 +47,7 @@ def polish(
     if step.latent is not None:
         raise InputError('polish needs carry="state": the weights of latent copies do not enter linearly.')
     start = time.perf_counter()
-    pairs, _ = split(np.asarray(trajectories))
+    pairs = split(np.asarray(trajectories))
     fit = refine(step, fit_of(step), pairs, iterations=0)
     before, done = fit.error, 0
     while done < iterations and time.perf_counter() - start < budget_seconds:

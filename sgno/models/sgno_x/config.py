@@ -1,7 +1,7 @@
 """Settings of SGNO-X, and which of them are left to the training data."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxtyping import PRNGKeyArray
@@ -72,8 +72,8 @@ class SGNOXConfig(ModelConfig):
     forcing: bool | None = None
     trapping: bool = True
     margin: float = 4.0
-    terms: tuple[tuple[str, ...], ...] | None = None
-    cutoff: tuple[int, ...] | None = None
+    terms: Sequence[Sequence[str]] | None = None
+    cutoff: Sequence[int] | None = None
 
     def __post_init__(self):
         for name, known in _CHOICES.items():

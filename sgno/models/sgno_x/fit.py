@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgno.models.sgno_x.closure import Filters, Terms
-from sgno.models.sgno_x.generator import Coupling, Generator, Growth, LatentCarry
+from sgno.models.sgno_x.generator import Coupling, Generator, Growth
 from sgno.models.sgno_x.multiplier import Multiplier
 from sgno.models.sgno_x.prepared import Sensitivity
 from sgno.models.sgno_x.regression import Gram
@@ -144,22 +144,17 @@ def linear_parts(step: SGNOX, fit: Fit) -> SGNOX:
     """The step with the fitted rates: decay and dispersion, growth, coupling."""
     real = step.config.generator == "real"
     L = np.real(fit.L).astype(complex) if real else fit.L
-    step = eqx.tree_at(
-        lambda s: (s.generator, s.growth),
-        step,
-        (Generator(L, fit.unit_L, real=real), Growth(np.where(np.real(L) > _NEUTRAL, L, 0), fit.unit_L)),
-    )
+    rates, unit = L, fit.unit_L
+    if step.latent is not None:
+        rates, unit = step.latent.copies(L), step.latent.copies(fit.unit_L)
+    step = eqx.tree_at(lambda s: s.generator, step, Generator(rates, unit, real=real))
+    if step.growth is not None:
+        growth = Growth(np.where(np.real(L) > _NEUTRAL, L, 0), fit.unit_L)
+        step = eqx.tree_at(lambda s: s.growth, step, growth)
     if step.coupling is not None:
         unit = np.broadcast_to(fit.unit_L[:, None], fit.K.shape)
         step = eqx.tree_at(lambda s: s.coupling, step, Coupling(fit.K, unit, real=real))
-    if step.latent is None:
-        return step
-    width = step.latent.lift.shape[1]
-    copies = Generator(
-        np.repeat(L[:, None], width, axis=1), np.repeat(fit.unit_L[:, None], width, axis=1), real=real
-    )
-    latent: LatentCarry = eqx.tree_at(lambda c: c.generator, step.latent, copies)
-    return eqx.tree_at(lambda s: s.latent, step, latent)
+    return step
 
 
 def _correct(step: SGNOX, trial: SGNOX, fit: Fit, pairs: Pairs) -> Fit:

@@ -78,19 +78,19 @@ class LatentCarry(eqx.Module):
     """
 
     lift: Float[Array, "channels width"]
-    generator: Generator
     project: Float[Array, "channels width"]
 
-    def __init__(self, L: np.ndarray, unit: np.ndarray | float, width: int, *, real: bool, key: PRNGKeyArray):
+    def __init__(self, channels: int, width: int, *, key: PRNGKeyArray):
         lift_key, project_key = jax.random.split(key)
-        shape = (L.shape[0], width)
-        self.lift = jax.random.normal(lift_key, shape) / np.sqrt(width)
-        self.project = jax.random.normal(project_key, shape) / np.sqrt(width)
-        copies = np.repeat(L[:, None], width, axis=1)
-        self.generator = Generator(copies, unit, real=real)
+        self.lift = jax.random.normal(lift_key, (channels, width)) / np.sqrt(width)
+        self.project = jax.random.normal(project_key, (channels, width)) / np.sqrt(width)
 
-    def __call__(self, h: float) -> Complex[Array, "channels *modes"]:
+    def __call__(
+        self, Lambda: Complex[Array, "channels width *modes"], h: float
+    ) -> Complex[Array, "channels *modes"]:
         """The factor by which a time `h` multiplies each mode."""
-        weight = self.lift * self.project
-        decay = jnp.exp(h * self.generator())
-        return 1 + jnp.einsum("cw,cw...->c...", weight, decay)
+        return 1 + jnp.einsum("cw,cw...->c...", self.lift * self.project, jnp.exp(h * Lambda))
+
+    def copies(self, rates: np.ndarray) -> np.ndarray:
+        """The rates of the state as those of each of its copies, `(channels, width, *modes)`."""
+        return np.repeat(rates[:, None], self.lift.shape[1], axis=1)

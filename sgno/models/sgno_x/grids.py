@@ -88,7 +88,7 @@ def _continue(
     to: tuple[int, ...],
     *,
     order: int,
-) -> Complex[Array, "count *modes"]:
+) -> Complex[Array, "count *further"]:
     """The best-fitting real differential operator of at most this order, on the modes of grid `to`."""
     scale = max(of) / 2
     basis = _monomials(of, order, scale).reshape(-1, int(np.prod(mode_shape(of))))
@@ -113,7 +113,7 @@ def _continue_factors(
     cutoff: tuple[int, ...],
     of: tuple[int, ...],
     to: tuple[int, ...],
-) -> Complex[Array, "factors *modes"]:
+) -> Complex[Array, "factors *further"]:
     """Factors as the symbols they started from, up to the same fraction of Nyquist; drawn ones stop."""
     if D.shape[0] == 0:
         return jnp.zeros((0, *mode_shape(to)), D.dtype)

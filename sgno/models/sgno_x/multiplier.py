@@ -1,6 +1,7 @@
 """Learned Fourier multipliers: two real arrays in a unit of their own."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Inexact, Int8
@@ -31,7 +32,7 @@ class Multiplier(eqx.Module):
         scale = self.scale()
         if self.imag is None:
             return scale * self.real
-        return scale * self.real + 1j * (scale * self.imag)
+        return jax.lax.complex(scale * self.real, scale * self.imag)
 
     def scale(self) -> Float[Array, "*shape"]:
         """2^unit."""

@@ -70,7 +70,7 @@ def select(pairs: Pairs, grid: Grid, *, degree: int, most: int, forcing: bool | 
                 best, best_score = trial, score
     constant = forcing is not False
     if forcing is None:
-        constant = screen.regression.score(best, forcing=False) - screen.score(best) > _WORTH
+        constant = bool(screen.regression.score(best, forcing=False) - screen.score(best) > _WORTH)
     names = tuple(candidates[j] for j in best)
     if names:
         cutoff = _cutoff(pairs, grid, names, forcing=constant)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.errors import InputError
 from sgno.models.sgno_x.config import SGNOXConfig
-from sgno.models.sgno_x.fit import Fit, first_fit, install, refine
+from sgno.models.sgno_x.fit import first_fit, install, linear_parts, refine
 from sgno.models.sgno_x.screening import Pairs
 from sgno.models.sgno_x.selection import Selection, select
 from sgno.models.sgno_x.step import SGNOX
@@ -23,6 +23,8 @@ _SCHEMES = ((2, 1), (4, 1), (4, 2), (4, 4))
 _NEARLY = 1.5
 # A rollout this close is at the rounding errors of its reference: a dearer scheme cannot help.
 _PERFECT = 2e-5
+# A closure whose rollouts are as far off as this is held against none.
+_POOR = 0.1
 _HELD_OUT = 0.1
 _FITTED_POINTS = 1_500_000
 _MIN_PAIRS, _MAX_PAIRS = 128, 2500
@@ -30,10 +32,9 @@ _BLOCK_POINTS = 2**20
 
 
 class Candidate(NamedTuple):
-    """A scheme with its fit and the held-out rollout error that it is judged by."""
+    """A fitted step and the held-out rollout error that it is judged by."""
 
     step: SGNOX
-    fit: Fit
     error: float
 
 
@@ -56,10 +57,10 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
     step = _trap(step, trajectories)
     if step.config.start == "random":
         return step
-    pairs, held = split(trajectories)
+    pairs = split(trajectories)
     if step.config.start == "linear":
-        fit = first_fit(pairs, step.grid, Selection((), step.config.cutoff or (), False, 0.0))
-        return _with_rates(step, fit)
+        fit = first_fit(pairs, step.grid, Selection((), tuple(step.config.cutoff or ()), False, 0.0))
+        return linear_parts(step, fit)
     asked = step.asked
     chosen = select(
         pairs,
@@ -69,48 +70,70 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
         forcing=asked.forcing,
     )
     if asked.terms is not None:
-        chosen = chosen._replace(terms=asked.terms)
+        chosen = chosen._replace(terms=tuple(tuple(term) for term in asked.terms))
     if asked.cutoff is not None:
-        chosen = chosen._replace(cutoff=asked.cutoff)
-    first = first_fit(pairs, step.grid, chosen)
+        chosen = chosen._replace(cutoff=tuple(asked.cutoff))
     candidates: list[Candidate] = []
     for stages, inner_steps in _schemes(asked, bool(chosen.terms)):
-        config = dataclasses.replace(
-            step.config,
-            stages=stages,
-            inner_steps=inner_steps,
-            terms=chosen.terms,
-            cutoff=chosen.cutoff,
-            forcing=chosen.forcing,
-        )
-        candidate = _trap(SGNOX(config, step.grid, asked=asked, key=key), trajectories)
-        fit = refine(candidate, first, pairs)
-        candidate = install(candidate, fit)
-        candidates.append(Candidate(candidate, fit, rollout_error(candidate, held)))
+        candidates.append(_candidate(step, chosen, stages, inner_steps, pairs, trajectories, key=key))
         if candidates[-1].error < _PERFECT:
             break
     best = min(c.error for c in candidates)
+    if best > _POOR and chosen.terms:
+        linear = chosen._replace(terms=())
+        candidates.insert(0, _candidate(step, linear, 1, 1, pairs, trajectories, key=key))
+        best = min(best, candidates[0].error)
     return next((c.step for c in candidates if c.error <= _NEARLY * best), candidates[-1].step)
 
 
-def split(trajectories: np.ndarray) -> tuple[Pairs, np.ndarray]:
-    """Pairs of neighbours, drawn evenly, and the last trajectories, held out.
+def _candidate(
+    step: SGNOX,
+    chosen: Selection,
+    stages: int,
+    inner_steps: int,
+    pairs: Pairs,
+    trajectories: np.ndarray,
+    *,
+    key: PRNGKeyArray,
+) -> Candidate:
+    """The step with this closure and scheme, fitted."""
+    config = dataclasses.replace(
+        step.config,
+        stages=stages,
+        inner_steps=inner_steps,
+        terms=chosen.terms,
+        cutoff=chosen.cutoff,
+        forcing=chosen.forcing,
+    )
+    trial = _trap(SGNOX(config, step.grid, asked=step.asked, key=key), trajectories)
+    fit = first_fit(pairs, step.grid, chosen)
+    # Latent copies do not enter linearly: they start from the rates of the state and are left to training.
+    fit = fit if config.carry == "latent" else refine(trial, fit, pairs)
+    trial = install(trial, fit)
+    return Candidate(trial, rollout_error(trial, _held_out(trajectories)))
 
-    A single trajectory is held out from nine tenths of its length on.
-    """
+
+def split(trajectories: np.ndarray) -> Pairs:
+    """Pairs of neighbours, drawn evenly: some to fit, some of held-out trajectories to judge by."""
     samples, times = trajectories.shape[:2]
+    held = _held_out(trajectories)
     if samples > 1:
-        cut = samples - max(1, round(_HELD_OUT * samples))
-        fitting, held = trajectories[:cut], trajectories[cut:]
+        fitting = trajectories[: samples - len(held)]
     else:
-        cut = max(1, round((1 - _HELD_OUT) * (times - 1)))
-        fitting, held = trajectories[:, : cut + 1], trajectories[:, cut - 1 :]
+        fitting = trajectories[:, : times - held.shape[1] + 1]
     points = int(np.prod(trajectories.shape[3:]))
     most = int(np.clip(_FITTED_POINTS // points, _MIN_PAIRS, _MAX_PAIRS))
     now, then = _draw(fitting, most)
     held_now, held_then = _draw(held, max(16, most // 5))
-    pairs = Pairs(np.concatenate([now, held_now]), np.concatenate([then, held_then]), len(now))
-    return pairs, held
+    return Pairs(np.concatenate([now, held_now]), np.concatenate([then, held_then]), len(now))
+
+
+def _held_out(trajectories: np.ndarray) -> np.ndarray:
+    """The last trajectories; of a single one, its last part, from a state that is fitted too."""
+    samples, times = trajectories.shape[:2]
+    if samples > 1:
+        return trajectories[samples - max(1, round(_HELD_OUT * samples)) :]
+    return trajectories[:, min(times - 2, round((1 - _HELD_OUT) * (times - 1))) :]
 
 
 def rollout_error(step: SGNOX, held: np.ndarray) -> float:
@@ -139,15 +162,13 @@ def _rollout(step: SGNOX, u: Float[Array, "batch channels *points"], steps: int)
 
 def _schemes(asked: SGNOXConfig, nonlinear: bool) -> list[tuple[int, int]]:
     """The schemes that the settings leave open."""
+    if asked.carry == "latent":
+        return [(asked.stages or 2, asked.inner_steps or 1)]
     if not asked.second_stage:
         return [(1, asked.inner_steps or s) for s in ((1,) if asked.inner_steps else (1, 2, 4))]
     if not nonlinear:
         return [(asked.stages or 1, asked.inner_steps or 1)]
-    open_ = [
-        (asked.stages or stages, asked.inner_steps or inner_steps)
-        for stages, inner_steps in _SCHEMES
-        if asked.inner_steps is None or asked.stages is not None or (stages, inner_steps) != (4, 4)
-    ]
+    open_ = [(asked.stages or stages, asked.inner_steps or inner_steps) for stages, inner_steps in _SCHEMES]
     return list(dict.fromkeys(open_))
 
 
@@ -163,13 +184,6 @@ def _trap(step: SGNOX, trajectories: np.ndarray) -> SGNOX:
         envelope = np.maximum(envelope, v.max(axis=0))
     trapping = TrappingSet(np.asarray(envelope), step.config.margin, step.grid.points)
     return eqx.tree_at(lambda s: s.trapping, step, trapping)
-
-
-def _with_rates(step: SGNOX, fit: Fit) -> SGNOX:
-    """Only the generator and the growth from the fit: the closure stays as it was drawn."""
-    from sgno.models.sgno_x.fit import linear_parts
-
-    return linear_parts(step, fit)
 
 
 def _draw(trajectories: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:

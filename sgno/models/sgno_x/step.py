@@ -38,7 +38,7 @@ class SGNOX(AbstractStep):
 
     generator: Generator
     latent: LatentCarry | None
-    growth: Growth
+    growth: Growth | None
     coupling: Coupling | None
     filters: Filters | None
     P: Multiplier
@@ -61,11 +61,12 @@ class SGNOX(AbstractStep):
         if config.start != "data" and not config.terms:
             config = dataclasses.replace(config, terms=_mixed_terms(config.most_terms(grid), grid.channels))
         assert config.terms is not None and config.cutoff is not None and config.stages is not None
-        if len(config.cutoff) != grid.num_spatial_dims or any(
-            2 * c >= n for c, n in zip(config.cutoff, grid.points, strict=True)
+        cutoff = tuple(config.cutoff)
+        if len(cutoff) != grid.num_spatial_dims or any(
+            2 * c >= n for c, n in zip(cutoff, grid.points, strict=True)
         ):
             raise InputError(
-                f"cutoff={config.cutoff} does not fit a grid of {grid.points} points. "
+                f"cutoff={cutoff} does not fit a grid of {grid.points} points. "
                 "Give one wavenumber below Nyquist for each axis, or None."
             )
         modes, C = mode_shape(grid.points), grid.channels
@@ -73,18 +74,16 @@ class SGNOX(AbstractStep):
         real = config.generator == "real"
         terms = Terms(config.terms)
         L = np.zeros((C, *modes), complex)
-        self.generator = Generator(L - 1e-3, 1.0, real=real)
-        self.latent = (
-            LatentCarry(L, 1.0, _LATENT_WIDTH, real=real, key=latent_key)
-            if config.carry == "latent"
-            else None
-        )
-        self.growth = Growth(L, 1.0)
+        latent = LatentCarry(C, _LATENT_WIDTH, key=latent_key) if config.carry == "latent" else None
+        rates = L - 1e-3
+        self.generator = Generator(rates if latent is None else latent.copies(rates), 1.0, real=real)
+        self.growth = Growth(L, 1.0) if latent is None else None
+        self.latent = latent
         self.coupling = Coupling(np.zeros((C, C, *modes), complex), 1.0, real=real) if C > 1 else None
         J = len(terms.products)
         if J:
-            D = _start_filters(terms, grid.points, config.cutoff, draw_key)
-            self.filters = Filters(D, 1.0, grid.points, config.cutoff)
+            D = _start_filters(terms, grid.points, cutoff, draw_key)
+            self.filters = Filters(D, 1.0, grid.points, cutoff)
         else:
             self.filters = None
         self.P = Multiplier(np.zeros((C, J, *modes), complex))
@@ -117,31 +116,35 @@ class SGNOX(AbstractStep):
         weights, inner_steps = self.weights(), self.config.inner_steps
         assert inner_steps is not None and self.config.stages is not None
         if points != self.grid.points:
-            weights = extend(
-                weights, self.terms, self._units(), self.config.cutoff or (), self.grid.points, points
-            )
+            if self.latent is not None:
+                raise InputError(
+                    f'carry="latent" has no continuation to {points} points. Use the grid {self.grid.points}.'
+                )
+            cutoff = tuple(self.config.cutoff or ())
+            known = self.generator.w.scale(), self.P.scale()
+            weights = extend(weights, self.terms, known, cutoff, self.grid.points, points)
             finer = max(new / old for new, old in zip(points, self.grid.points, strict=True))
             inner_steps = max(1, round(inner_steps * max(1.0, finer)))
         grid = Grid(self.grid.channels, points)
         step = PreparedSGNOX(weights, self.terms, grid, inner_steps=inner_steps, stages=self.config.stages)
         if self.latent is None:
             return step
-        if points != self.grid.points:
-            raise InputError(
-                f'carry="latent" has no continuation to {points} points. Use the grid {self.grid.points}.'
-            )
-        h = 1 / inner_steps
+        Lambda, h = self.generator(), 1 / inner_steps
         return eqx.tree_at(
-            lambda s: (s.tableau.decay, s.tableau.half_decay), step, (self.latent(h), self.latent(h / 2))
+            lambda s: (s.tableau.decay, s.tableau.half_decay),
+            step,
+            (self.latent(Lambda, h), self.latent(Lambda, h / 2)),
         )
 
     def weights(self) -> Weights:
         """Everything learned, on the training grid."""
+        modes = mode_shape(self.grid.points)
         Lambda = self.generator()
-        modes = Lambda.shape[1:]
+        if self.latent is not None:
+            Lambda = jnp.zeros((self.grid.channels, *modes), Lambda.dtype)
         return Weights(
-            Lambda=jnp.zeros_like(Lambda) if self.latent is not None else Lambda,
-            m=jnp.zeros_like(Lambda.real) if self.latent is not None else self.growth(),
+            Lambda=Lambda,
+            m=jnp.zeros_like(Lambda.real) if self.growth is None else self.growth(),
             K=None if self.coupling is None else self.coupling(),
             D=jnp.zeros((0, *modes), Lambda.dtype) if self.filters is None else self.filters(),
             P=self.P(),
@@ -164,10 +167,6 @@ class SGNOX(AbstractStep):
 
         self._check(trajectories.shape[2:])
         return start_from_data(self, np.asarray(trajectories), key=key)
-
-    def _units(self) -> tuple[Float[Array, "channels *modes"], Float[Array, "channels terms *modes"]]:
-        """How well each rate and each contribution is known (see `Multiplier`): weights for their fits."""
-        return self.generator.w.scale(), self.P.scale()
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 1 + self.grid.num_spatial_dims or shape[0] != self.grid.channels:

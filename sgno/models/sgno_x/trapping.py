@@ -83,7 +83,7 @@ def project(
     outside = power > radius**2
     # The gradient of rsqrt at 0 is not finite even under `where`, so replace the power first.
     shrink = jnp.where(outside, radius * jax.lax.rsqrt(jnp.where(outside, power, 1.0)), 1.0)
-    return (shrink * real) + 1j * (shrink * imag)
+    return jax.lax.complex(shrink * real, shrink * imag)
 
 
 def touches(
