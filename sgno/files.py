@@ -23,7 +23,7 @@ FORMAT = "sgno-arrays"
 FORMAT_VERSION = 1
 # A header is settings and array names; anything larger is not ours.
 _MAX_HEADER_BYTES = 16 * 1024 * 1024
-_DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint32", "int8", "uint8", "bool")
+_DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint32", "int8", "int16", "uint8", "bool")
 
 
 def content_id(content: Any, length: int = 16) -> str:
@@ -115,7 +115,7 @@ def checksum(array: np.ndarray) -> int:
     flat = array.reshape(-1)
     value, piece = 0, 1 << 22
     for start in range(0, flat.size, piece):
-        value = zlib.crc32(np.ascontiguousarray(flat[start : start + piece]), value)
+        value = zlib.crc32(np.ascontiguousarray(flat[start : start + piece]).data, value)
     return value
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,14 @@ def record(
     transfer: Mapping[str, float] | None = None,
     task_settings: Mapping[str, Any] | None = None,
     train_seconds: float = 60.0,
-    mean_nrmse: list[float | None] | None = None,
+    mean_nrmse: Sequence[float | None] | None = None,
 ) -> dict[str, Any]:
     """A record as a job writes it, with a constant error curve."""
     scores = {
         "gmean100": gmean100,
         "stable_step": 100,
         "nonfinite_steps": 0 if gmean100 is not None else 150,
-        "mean_nrmse": mean_nrmse or [gmean100] * STEPS,
+        "mean_nrmse": list(mean_nrmse or [gmean100] * STEPS),
         "diagnostics": {
             **dict.fromkeys(("state", "energy", "low", "mid", "high", "phase"), gmean100),
             **(diagnostics or {}),

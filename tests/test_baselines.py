@@ -1,7 +1,8 @@
 """The systems that SGNO is compared with: APEBench's networks, CNO, the linear fit, and their convolution."""
 
 import itertools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import apebench
 import equinox as eqx
@@ -58,18 +59,6 @@ def count(config, grid) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(step) if isinstance(leaf, jax.ShapeDtypeStruct))
 
 
-def gradients(step, u):
-    """d/dweights of a generic functional of the batch step, and the weights."""
-    weights, static = eqx.partition(step, step.trainable())
-    probe = jnp.cos(jnp.arange(u.size, dtype=u.dtype)).reshape(u.shape)
-
-    @jax.jit
-    def gradient(weights):
-        return jax.grad(lambda w: jnp.sum(probe * eqx.combine(w, static).batch(u)))(weights)
-
-    return gradient(weights), weights
-
-
 # --- APEBench's networks --------------------------------------------------------------------------------
 
 
@@ -92,7 +81,12 @@ def test_network_is_bit_for_bit_that_of_apebench(network):
 
 @pytest.mark.parametrize(
     ("dims", "network"),
-    [*((1, network) for network in SMALL), *((2, network) for network in SMALL[:5]), (3, "UNet;2;1;relu")],
+    [
+        *((1, network) for network in SMALL[:5]),
+        (2, "UNet;2;1;relu"),
+        (2, "Dil;2;2;1;relu"),
+        (3, "UNet;2;1;relu"),
+    ],
 )
 def test_batch_agrees_with_apebench_in_value_and_gradient(dims, network):
     step = ApebenchConfig(network).build(Grid(2, (8,) * dims), key=KEY)
@@ -192,7 +186,7 @@ def test_convolution_refuses_kernels_that_do_not_fit():
 
 # --- CNO ------------------------------------------------------------------------------------------------
 
-TINY = CNOConfig(4, num_levels=2, latent=5)
+TINY = CNOConfig(4, num_levels=1, latent=5)
 
 
 @pytest.mark.parametrize(
@@ -221,59 +215,67 @@ def test_activation_is_the_filtered_leaky_relu_on_twice_the_points():
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_activation_commutes_with_a_fraction_of_a_cell(dims):
-    n, shift = 32, 0.37
-    v = resample(jax.random.normal(KEY, (4, 3, *(11,) * dims)), (n,) * dims)
-
+def test_activation_nearly_commutes_with_a_fraction_of_a_cell(dims):
     def moved(v):
-        for axis in range(2, v.ndim):
-            R = jnp.asarray(interpolation_matrix(n, n, shift), v.dtype)
+        for axis, n in enumerate(v.shape[2:], start=2):
+            R = jnp.asarray(interpolation_matrix(n, n, 0.37), v.dtype)
             v = jnp.moveaxis(jnp.tensordot(R, v, axes=(1, axis)), 0, axis)
         return v
 
-    def error(f):
+    def error(f, n):
+        v = resample(jax.random.normal(KEY, (4, 3, *(11,) * dims)), (n,) * dims)
         return jnp.linalg.norm(moved(f(v)) - f(moved(v))) / jnp.linalg.norm(f(v))
 
-    assert error(activate) < 3e-3
-    assert error(activate) < 0.2 * error(jax.nn.leaky_relu)
+    # The spectrum of a kink falls as k^-2, so what still aliases falls as n^-3/2 in the mean square.
+    assert error(activate, 32) < 0.2 * error(jax.nn.leaky_relu, 32)
+    assert error(activate, 32) < 0.02
+    assert 2**1.2 < error(activate, 32) / error(activate, 64) < 2**2
+
+
+class Case(NamedTuple):
+    """A small CNO, its compiled batch step and some smooth states."""
+
+    step: CNO
+    batch: Callable[[jax.Array], jax.Array]
+    u: jax.Array
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3])
-def cno(request) -> tuple[CNO, jax.Array]:
+def cno(request) -> Case:
     points = (16, 8, 8)[: request.param]
-    step = TINY.build(Grid(2, points), key=KEY)
-    return step, resample(jax.random.normal(KEY, (3, 2, *(7, 5, 3)[: request.param])), points)
+    step = eqx.filter_jit(TINY.build)(Grid(2, points), key=KEY)
+    u = resample(jax.random.normal(KEY, (3, 2, *(7, 5, 3)[: request.param])), points)
+    return Case(step, jax.jit(lambda u: step.batch(u)), u)
 
 
 def test_every_weight_of_cno_receives_a_gradient(cno):
-    step, u = cno
-    gradient, weights = gradients(step, u)
+    probe = jnp.cos(jnp.arange(cno.u.size, dtype=cno.u.dtype)).reshape(cno.u.shape)
+    weights, static = eqx.partition(cno.step, cno.step.trainable())
+    gradient = jax.jit(jax.grad(lambda w: jnp.sum(probe * eqx.combine(w, static).batch(cno.u))))(weights)
     gradient, weights = jax.tree.leaves(gradient), jax.tree.leaves(weights)
     assert len(gradient) == len(weights)
     assert all(np.isfinite(g).all() and (np.abs(g) > 0).all() for g in gradient)
 
 
 def test_cno_commutes_with_the_shifts_its_coarsest_grid_has(cno):
-    step, u = cno
-    axes = tuple(range(2, u.ndim))
-    batch = eqx.filter_jit(step.batch)
-    np.testing.assert_allclose(batch(jnp.roll(u, 4, axes)), jnp.roll(batch(u), 4, axes), atol=1e-5)
+    axes = tuple(range(2, cno.u.ndim))
+    cell = 2**TINY.num_levels
+    moved = cno.batch(jnp.roll(cno.u, cell, axes))
+    np.testing.assert_allclose(moved, jnp.roll(cno.batch(cno.u), cell, axes), atol=1e-5)
 
 
 def test_cno_is_the_same_operator_on_another_grid(cno):
-    step, u = cno
-    coarse = eqx.filter_jit(step.batch)(u)
-    finer = tuple(2 * n for n in u.shape[2:])
-    fine = eqx.filter_jit(step.batch)(resample(u, finer))
+    points = cno.u.shape[2:]
+    finer = tuple(2 * n for n in points)
+    fine = cno.batch(resample(cno.u, finer))
     assert fine.shape[2:] == finer
-    np.testing.assert_allclose(fine, resample(coarse, finer), atol=1e-5)
-    np.testing.assert_allclose(resample(fine, u.shape[2:]), coarse, atol=1e-5)
+    np.testing.assert_allclose(fine, resample(cno.batch(cno.u), finer), atol=1e-5)
+    np.testing.assert_allclose(resample(fine, points), cno.batch(cno.u), atol=1e-5)
 
 
 def test_cno_treats_samples_alone(cno):
-    step, u = cno
-    one = eqx.filter_jit(step)(u[1])
-    np.testing.assert_allclose(one, eqx.filter_jit(step.batch)(u)[1], atol=1e-6)
+    others_changed = cno.u.at[0].multiply(-2.0).at[2].set(1.0)
+    np.testing.assert_allclose(cno.batch(others_changed)[1], cno.batch(cno.u)[1], atol=1e-6)
 
 
 def test_cno_refuses_grids_it_cannot_halve():

@@ -108,7 +108,7 @@ def test_interrupted_runs_go_on_bit_for_bit(place):
         text=True,
     )
     # The first line on standard error says that the run has begun; give it a moment to make updates.
-    assert "adv1d sgno seed 0" in process.stderr.readline()
+    assert process.stderr is not None and "adv1d sgno seed 0" in process.stderr.readline()
     time.sleep(8)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=100)

@@ -45,7 +45,7 @@ def test_a_study_survives_the_death_of_a_worker(tmp_path, cache):
 
 
 def test_an_address_where_nobody_answers_is_said_in_one_line():
-    import dask
+    import dask.config
 
     from sgno.study.cluster import DaskCluster
 

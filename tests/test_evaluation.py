@@ -1,6 +1,7 @@
 """Rollout, errors, scores and spectral diagnostics against APEBench and against errors of known size."""
 
 import sys
+from typing import Any
 
 import apebench
 import exponax
@@ -69,7 +70,7 @@ def test_scores_of_a_real_rollout_agree_with_apebench():
         num_test_samples=3,
         test_temporal_horizon=110,
     )
-    network = scenario.get_network("Conv;4;2;relu", jax.random.PRNGKey(0))
+    network: Any = scenario.get_network("Conv;4;2;relu", jax.random.PRNGKey(0))
     from sgno.models.apebench_adapter import ApebenchStep
 
     ours = evaluate(ApebenchStep(network), np.asarray(scenario.get_test_data()))

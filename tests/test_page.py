@@ -8,12 +8,14 @@ import base64
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.remote_connection import RemoteConnection
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from synthetic_store import fill_store, record
 
@@ -54,7 +56,8 @@ def driver(tmp_path_factory) -> Iterator[webdriver.Chrome]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=Service(_installed("chromedriver")))
     # A busy machine is no fault of the page.
-    browser.command_executor.client_config.timeout = 600
+    connection = cast(RemoteConnection, browser.command_executor)
+    connection.client_config.timeout = 600
     browser.set_script_timeout(300)
     yield browser
     browser.quit()

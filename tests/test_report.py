@@ -60,6 +60,7 @@ def test_the_papers_summaries_follow_from_its_tables():
 @pytest.mark.parametrize("task", sorted(set(paper.GMEAN100) - {"kolm2d"}))
 def test_the_papers_ratio_agrees_with_its_rounded_values(task):
     row = paper.GMEAN100[task]
+    assert row["sgno"] is not None
     best = min(value for model, value in row.items() if model != "sgno" and value is not None)
     assert row["sgno"] / best == pytest.approx(paper.SGNO_TO_BEST[task], rel=0.05)
     if task in paper.SPECTRAL:
@@ -93,7 +94,7 @@ def test_spread_is_ordered_and_repeatable(values):
 def test_bootstrap_interval_covers_the_true_median_about_as_often_as_it_says():
     rng = np.random.default_rng(1)
     intervals = [spread(rng.standard_normal(25)).interval for _ in range(300)]
-    covered = np.mean([low <= 0 <= high for low, high in intervals])
+    covered = np.mean([low <= 0 <= high for low, high in filter(None, intervals)])
     assert 0.9 <= covered <= 0.99
 
 
@@ -154,7 +155,8 @@ def test_no_member_of_the_sgno_family_is_a_baseline():
     (row,) = comparison(
         *(record(model=m, gmean100=0.01) for m in family), record(model="fno", gmean100=0.6)
     ).rows
-    assert row.best().model == "fno"
+    best = row.best()
+    assert best is not None and best.model == "fno"
 
 
 def test_order_is_the_papers_then_linear_then_ours():
@@ -399,7 +401,7 @@ def test_the_page_is_one_file_that_loads_nothing_and_runs_only_its_own_scripts(t
     own = page[: page.index("plotly.js v")] + page[page.rindex("</script>\n<script>") :]
     assert "alert(1)</script>" not in page and "<img src=x" not in page
     assert len(re.findall(r"<script[ >]", own)) == 3 and "<link" not in own and "<iframe" not in own
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert "default-src &#39;none&#39;" in policy and policy.count("sha256-") == 2
     assert "unsafe-eval" not in policy and "http" not in policy
 

@@ -1,6 +1,7 @@
 """SGNO: counts, constraints under adversarial parameters, agreement with the equations written densely."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -54,6 +55,11 @@ def test_parameter_count_formula(d, channels, width, modes, blocks, coordinates)
     assert count_parameters(step) == (expected, expected + blocks * width**2 * k)
 
 
+def layers(step: SGNO) -> Any:
+    """The layers of a model with all its parts, so none of them is None."""
+    return step.layers
+
+
 def adversarial(step: SGNO, seed: int, size: float) -> SGNO:
     """Every parameter replaced by values up to `size`, of mixed magnitude and sign."""
     rng = np.random.default_rng(seed)
@@ -71,7 +77,7 @@ def adversarial(step: SGNO, seed: int, size: float) -> SGNO:
 def test_constraints_hold_for_every_parameter_value(dim, seed, exponent):
     config, points = SMALL[dim]
     step = adversarial(config.build(Grid(1, points), key=KEY), seed, 10.0**exponent)
-    for layer in step.layers:
+    for layer in layers(step):
         lam = np.asarray(layer.generator())
         assert (lam <= 0).all()
         assert (np.exp(lam) <= 1).all()
@@ -102,7 +108,7 @@ def dense_step(step: SGNO, u: np.ndarray) -> np.ndarray:
     """The paper's equation in float64, with explicit sums over modes and points."""
     gelu = lambda x: 0.5 * x * (1 + erf(x / np.sqrt(2)))
     softplus = lambda x: np.logaddexp(0, x)
-    wide = jax.tree.map(lambda x: np.asarray(x, np.float64) if eqx.is_array(x) else x, step)
+    wide: Any = jax.tree.map(lambda x: np.asarray(x, np.float64) if eqx.is_array(x) else x, step)
     points, d = u.shape[1:], u.ndim - 1
     x = np.stack(np.meshgrid(*(np.linspace(0, 1, n) for n in points), indexing="ij"))
     v = np.tensordot(wide.lift.weight, np.concatenate([u, x]), 1) + wide.lift.bias.reshape(-1, *(1,) * d)
@@ -132,9 +138,8 @@ def dense_step(step: SGNO, u: np.ndarray) -> np.ndarray:
         c = np.tensordot(w2, gelu(c), 1) + layer.correction.second.bias.reshape(column)
         mixed = np.einsum("oi...,i...->o...", mixer / np.maximum(1, norm), forward(c))
         modes = np.exp(lam) * forward(v) + np.expm1(lam) / lam * r * mixed
-        branch = np.tensordot(modes * twice, wave, axes=(tuple(range(1, d + 1)), m_axes)).real / np.prod(
-            points
-        )
+        summed: Any = np.tensordot(modes * twice, wave, axes=(tuple(range(1, d + 1)), m_axes))
+        branch = summed.real / np.prod(points)
         v = np.tensordot(layer.local.weight, v, 1) + layer.local.bias.reshape(column) + branch
         if i + 1 < len(wide.layers):
             v = gelu(v)
@@ -196,7 +201,7 @@ def test_every_parameter_receives_a_gradient(dim, ablation):
 
 
 def test_ablations_remove_what_they_say():
-    build = lambda **kw: SGNOConfig(3, 4, 1, **kw).build(Grid(1, (12,)), key=KEY).layers[0]
+    build = lambda **kw: layers(SGNOConfig(3, 4, 1, **kw).build(Grid(1, (12,)), key=KEY))[0]
     assert (np.asarray(build(generator="unconstrained").generator()) > 0).any()
     residual = build(update="residual")
     assert residual.generator is None and residual.budget is None and residual.mixer is not None

@@ -1,5 +1,7 @@
 """Phi functions, truncated transforms and spectral norms against closed forms."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -132,7 +134,7 @@ def test_norm_bound_has_the_gradient_of_the_norm():
     re, im = jax.random.normal(jax.random.PRNGKey(0), (2, 5, 4, 7))
     d_re, d_im = jax.grad(lambda re, im: spectral_norm_bound(re, im).sum(), argnums=(0, 1))(re, im)
     u, _, vh = np.linalg.svd(np.moveaxis(np.asarray(re) + 1j * np.asarray(im), -1, 0))
-    exact = u[:, :, 0, None] * vh[:, 0, None, :]
+    exact: Any = u[:, :, 0, None] * vh[:, 0, None, :]
     np.testing.assert_allclose(np.moveaxis(np.asarray(d_re), -1, 0), exact.real, atol=2e-4)
     np.testing.assert_allclose(np.moveaxis(np.asarray(d_im), -1, 0), exact.imag, atol=2e-4)
 

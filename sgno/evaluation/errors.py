@@ -16,7 +16,7 @@ def nrmse(
 def correlation(
     prediction: Float[Array, "batch channels *points"], reference: Float[Array, "batch channels *points"]
 ) -> Float[Array, " batch"]:
-    """<prediction, reference> / (||prediction|| ||reference||): 1 for the same shape, 0 for none in common."""
+    """<prediction, reference> / (||prediction|| ||reference||): 1 for states of the same shape."""
     axes = tuple(range(1, prediction.ndim))
     inner = jnp.sum(prediction * reference, axis=axes)
     return inner / (_norm(prediction) * _norm(reference) + EPSILON)

@@ -35,10 +35,10 @@ def sample_reference(test: np.ndarray) -> np.ndarray:
     return view(np.asarray(test[0, ::every]))
 
 
-def sample_rollout(step: AbstractStep, trajectory: np.ndarray) -> np.ndarray:
+def sample_rollout(step: AbstractStep, trajectory: np.ndarray, precision: str = "float32") -> np.ndarray:
     """The same frames as predicted from the trajectory's first state."""
     num_steps = trajectory.shape[0] - 1
     every = stride(trajectory.ndim - 2, num_steps)
-    initial = jnp.asarray(trajectory[0])
+    initial = jnp.asarray(trajectory[0], precision)
     states = np.asarray(rollout(step, initial, num_steps, every=every))
     return view(np.concatenate([trajectory[:1], states]))

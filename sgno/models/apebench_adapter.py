@@ -38,9 +38,9 @@ _NUMBERS = {
 
 
 def _known(name: str, what: str, options: Iterable[str]) -> str:
-    if name.lower() not in options:
+    if (name := name.lower()) not in options:
         raise unknown_name(what, name, options)
-    return name.lower()
+    return name
 
 
 @cache

@@ -144,7 +144,7 @@ _convolve.defvjp(_forward, _backward)
 
 
 def periodic_convolution(
-    x: Float[Array, "channels_in batch *points"],
+    x: Float[Array, "channels batch *points"],
     w: Float[Array, "channels_out channels_in *kernel"],
     *,
     dilation: int = 1,

@@ -26,9 +26,13 @@ def unflatten(arrays: dict[str, np.ndarray], like: PyTree, what: str) -> PyTree:
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
     }
     if missing := sorted(expected.keys() - arrays.keys()):
-        raise InputError(f"{what} lacks the array {missing[0]} (and {len(missing) - 1} more). It is of another model.")
+        raise InputError(
+            f"{what} lacks the array {missing[0]} (and {len(missing) - 1} more). It is of another model."
+        )
     if extra := sorted(arrays.keys() - expected.keys()):
-        raise InputError(f"{what} has an array {extra[0]} that this model does not have. It is of another model.")
+        raise InputError(
+            f"{what} has an array {extra[0]} that this model does not have. It is of another model."
+        )
 
     def put(path, leaf):
         name = jax.tree_util.keystr(path)

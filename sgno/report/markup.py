@@ -9,7 +9,7 @@ def table_html(table: Table) -> Markup:
     """A sortable table: values to sort by stand in `data-value`, small print beneath the number."""
     numeric = [column.numeric for column in table.columns]
     heads = "".join(
-        # Browsers leave buttons out of a head that is repeated on the next sheet, so print uses the attribute.
+        # Browsers leave buttons out of a head repeated on the next sheet: print uses the attribute.
         f'<th scope="col"{_classes("num" if column.numeric else "")} data-title="{escape(column.title)}">'
         f'<button type="button">{escape(column.title)}</button></th>'
         for column in table.columns

@@ -94,7 +94,7 @@ def _to_modes_matrix(v: Array, m: int) -> Array:
 def _from_modes_matrix(c: Array, points: tuple[int, ...]) -> Array:
     m = c.shape[len(points)]
     for n in points[:-1]:
-        positive, negative = c[:, :m], c[:, :m - 1:-1]
+        positive, negative = c[:, :m], c[:, : m - 1 : -1]
         # Even and odd parts in k, on modes 0..m: mode 0 is only in `positive`, mode m only in `negative`.
         pad = [(0, 0)] * c.ndim
         pad[1] = (0, 1)

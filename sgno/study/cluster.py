@@ -57,7 +57,8 @@ class DaskCluster:
         self._cores = _cores() if address == LOCAL else ()
         self._cluster = _start_cluster(workers or len(self._cores) or 1) if address == LOCAL else None
         try:
-            self._client = distributed.Client(self._cluster or address, set_as_default=False)
+            # Synchronous here; the annotations of `distributed` also allow for coroutines.
+            self._client: Any = distributed.Client(self._cluster or address, set_as_default=False)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"No Dask scheduler answers at {address} ({error}). Check the address."
@@ -129,12 +130,13 @@ def _cores() -> tuple[int, ...]:
 
 def _start_cluster(workers: int) -> Any:
     """Worker processes with one thread each, on loopback only and without a dashboard."""
-    import dask
+    import dask.config
     from distributed import LocalCluster
 
     # A worker's death is reported at once instead of being tried again behind our back.
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
-        return LocalCluster(
+        start: Any = LocalCluster
+        return start(
             n_workers=workers,
             threads_per_worker=1,
             host="127.0.0.1",

@@ -232,9 +232,8 @@ def _write(
     provenance = {key: record[key] for key in ("id", "job", "data", "gmean100", "versions", "finished")}
     with new_folder(store.job(job.id)) as folder:
         save_arrays(folder / "curves.sgno", {"id": job.id}, curves)
-        save_arrays(
-            folder / "sample.sgno", {"id": job.id}, {"states": sample_rollout(result.step, data.test[0])}
-        )
+        states = sample_rollout(result.step, data.test[0], job.train.precision)
+        save_arrays(folder / "sample.sgno", {"id": job.id}, {"states": states})
         config = result.step.resolved(job.model)
         save_weights(folder / "weights.sgno", result.step, config, data.grid, provenance)
         write_json(folder / "record.json", record)

@@ -130,7 +130,7 @@ class Watcher:
             ("updates/s", "right"),
             ("loss", "right"),
         ):
-            running.add_column(heading, justify=side)
+            running.add_column(heading, justify="left" if side == "left" else "right")
         for job, content in list(board.running.values()):
             loss, speed = content.get("loss"), content.get("updates_per_second")
             running.add_row(

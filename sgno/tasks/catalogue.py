@@ -1,7 +1,7 @@
 """The ten tasks of the paper, and any other APEBench scenario by name."""
 
 import ast
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sgno.errors import InputError, unknown_name
 from sgno.tasks.task import Task, freeze
@@ -15,7 +15,7 @@ class TaskCard(NamedTuple):
     equation: str
 
 
-_3D = {"num_spatial_dims": 3, "num_points": 32, "num_test_samples": 10}
+_3D: dict[str, Any] = {"num_spatial_dims": 3, "num_points": 32, "num_test_samples": 10}
 
 TASKS: dict[str, Task] = {
     task.name: task

@@ -45,7 +45,7 @@ class TrainResult(NamedTuple):
 
 def initial_state(step: AbstractStep, config: TrainConfig, *, key: PRNGKeyArray) -> TrainState:
     """The state before the first update, in the config's precision. `key` orders the mini-batches."""
-    params, _ = split(cast(step, jnp.dtype(config.precision)))
+    params: PyTree = split(cast(step, jnp.dtype(config.precision)))[0]
     return TrainState(params, make_optimizer(config).init(params), jnp.zeros((), jnp.int32), key)
 
 
