@@ -32,7 +32,7 @@ torch: $(VENV)/dev  # agreement with the PyTorch writing is tested where torch i
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 validate: $(VENV)/dev  ## slow science: hours
 	$(BIN)/python -m pytest validation -q

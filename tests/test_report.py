@@ -23,6 +23,7 @@ from sgno.report.fields import NONFINITE, error_codes, field_codes, pack, unpack
 from sgno.report.figures import write_figures
 from sgno.report.groups import compare
 from sgno.report.models import is_baseline, order
+from sgno.report.provenance import environments
 from sgno.report.readme import BEGIN, END, main, readme_table, update_readme
 from sgno.report.runs import parse_run, read_store
 from sgno.report.statistics import quantile, spread
@@ -359,6 +360,47 @@ def test_missing_or_odd_pictures_leave_the_tables_standing(tmp_path):
     assert "no spectra" in page and "no sample to show" in page and "0.0300" in page
 
 
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.just(10**400)
+    | st.just(-1.0),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def _paths(content, path=()):
+    for key, value in content.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from _paths(value, (*path, key))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(list(_paths(record(transfer={"64": 0.1})))), st.none() | JSON, st.booleans())
+def test_any_record_either_becomes_tables_or_is_refused_with_a_reason(path, value, gone):
+    content = json.loads(json.dumps(record(transfer={"64": 0.1})))
+    *folders, last = path
+    inner = content
+    for folder in folders:
+        inner = inner[folder]
+    if gone:
+        del inner[last]
+    else:
+        inner[last] = value
+    try:
+        run = parse_run(content, "a")
+    except InputError:
+        return
+    for found in all_tables(compare([run])):
+        assert all(isinstance(cell.text, str) for row in found.rows for cell in row)
+    environments([run])
+
+
 # Fields
 
 
@@ -441,11 +483,12 @@ def test_two_thousand_jobs_render_in_ten_seconds_and_fifteen_megabytes(tmp_path)
 
 
 def test_figures_are_written_as_png_and_svg_and_repeat(tmp_path):
+    odd = record("$\\frac{", "$x\x07", gmean100=0.3)
     ablations = [
         record(model="sgno-residual", gmean100=2.0),
         record(model="sgno-nocorrection", gmean100=None),
     ]
-    fill_store(tmp_path / "store", [*KS, *ablations])
+    fill_store(tmp_path / "store", [*KS, *ablations, odd])
     written = write_figures(tmp_path / "store", tmp_path / "a")
     names = {path.stem for path in written}
     assert names == {"rollout", "spectral_ratios", "ablation", "error_vs_cost", "hero"}

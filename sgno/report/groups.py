@@ -123,7 +123,7 @@ class Row:
         if self.budget is not None:
             words.append(f"{self.budget['updates']:,} updates")
         words += _departures(self.task, self.budget or {})
-        return ", ".join(words)
+        return ", ".join(words)[:200]
 
     @property
     def title(self) -> str:

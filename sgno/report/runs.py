@@ -74,13 +74,13 @@ def read_store(root: Path | str) -> Contents:
             continue
         try:
             runs.append(parse_run(read_json(path), path.parent.name))
-        except (InputError, OSError) as error:
+        except (ValueError, OSError) as error:
             unreadable.append(f"{path.relative_to(root)}: {error}")
     failures = []
     try:
         failures = [failure for failure in Store(root).failures() if isinstance(failure, dict)]
-    except InputError as error:
-        unreadable.append(str(error))
+    except (ValueError, OSError) as error:
+        unreadable.append(f"failed: {error}")
     if not runs and not unreadable and not failures:
         raise InputError(
             f"{root} holds no finished job (no jobs/*/record.json). Run `sgno reproduce` into it first."
@@ -93,6 +93,13 @@ def parse_run(record: Any, job_id: str) -> Run:
 
     **Raises:** `InputError` naming the first field that is missing or of the wrong kind.
     """
+    try:
+        return _parse(record, job_id)
+    except (OverflowError, RecursionError) as error:
+        raise InputError(f"The record holds a number too large or lists too deep ({error}).") from error
+
+
+def _parse(record: Any, job_id: str) -> Run:
     fields = _Fields(record, "record")
     job, task = fields.part("job"), fields.part("job").part("task")
     for name in ("num_spatial_dims", "num_points", "test_steps"):
@@ -127,7 +134,7 @@ def parse_run(record: Any, job_id: str) -> Run:
         train_seconds=fields.number("train_seconds"),
         seconds=fields.number("seconds"),
         versions={str(k): str(v) for k, v in fields.part("versions").content.items()},
-        machine=fields.part("machine").content,
+        machine={str(k): _plain(v) for k, v in fields.part("machine").content.items()},
         finished=fields.text("finished"),
     )
 
@@ -145,7 +152,7 @@ def _scores(fields: "_Fields") -> Scores:
     curve = fields.get("mean_nrmse")
     if not isinstance(curve, list) or not curve or len(curve) > 1_000_000:
         raise InputError("mean_nrmse must be a list with one number a step.")
-    if not all(type(x) is float and x == x for x in curve):
+    if not all(type(x) is float and x >= 0 for x in curve):
         curve = [_finite_or_inf(x, "mean_nrmse") for x in curve]
     diagnostics = fields.part("diagnostics")
     return Scores(
@@ -155,6 +162,13 @@ def _scores(fields: "_Fields") -> Scores:
         mean_nrmse=tuple(curve),
         diagnostics={name: diagnostics.number(name) for name in DIAGNOSTICS},
     )
+
+
+def _plain(value: Any) -> str | int | list[str]:
+    """A fact about a machine: a number, a text, or a list of texts, none of them long."""
+    if type(value) is int:
+        return value
+    return [str(x)[:200] for x in value[:64]] if isinstance(value, list) else str(value)[:200]
 
 
 def _points(text: str) -> int:
@@ -167,8 +181,8 @@ def _finite_or_inf(value: Any, name: str) -> float:
     """JSON has no infinity: a score that was not finite is stored as null."""
     if value is None:
         return float("inf")
-    if type(value) not in (int, float) or value != value:
-        raise InputError(f"{name} is {value!r}, but a number or null was expected.")
+    if type(value) not in (int, float) or not value >= 0:
+        raise InputError(f"{name} is {value!r}, but a number from zero on, or null, was expected.")
     return float(value)
 
 

@@ -5,7 +5,7 @@ import math
 from matplotlib.figure import Figure
 
 from sgno.report.figures.rollout import MOST_PANELS, main_models
-from sgno.report.figures.style import new_figure
+from sgno.report.figures.style import figure_text, new_figure
 from sgno.report.groups import Comparison
 from sgno.report.models import look
 
@@ -32,12 +32,12 @@ def cost_figure(comparison: Comparison) -> Figure | None:
                 marker=style.marker,
                 markersize=8,
                 color=style.light,
-                label=style.label,
+                label=figure_text(style.label),
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.margins(0.15)
-        axes.set_title(row.title, fontsize=8.5)
+        axes.set_title(figure_text(row.title), fontsize=8.5)
         for handle, text in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(text, handle)
     for axes in panels.flat[len(rows) :]:

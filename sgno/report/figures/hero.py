@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from sgno.errors import InputError
 from sgno.report.fields import Frames, load_prediction, load_truth
 from sgno.report.figures.rollout import main_models
-from sgno.report.figures.style import new_figure, plot_curve
+from sgno.report.figures.style import figure_text, new_figure, plot_curve
 from sgno.report.groups import Comparison, Row
 from sgno.report.models import SGNO, label
 from sgno.study.store import Store
@@ -44,14 +44,20 @@ def _draw(row: Row, rival: str, truth: Frames, predictions: list[Frames]) -> Fig
     top = truth.amplitude
     states = [frames.values[:, 0, 0].T for frames in (truth, *predictions)]
     fields = {"truth": states[0], "a": states[1], "b": states[2]}
-    titles = {"truth": f"{row.name}: reference", "a": label(SGNO), "b": label(rival)}
+    titles = {
+        "truth": figure_text(f"{row.name}: reference"),
+        "a": label(SGNO),
+        "b": figure_text(label(rival)),
+    }
     for name, field in fields.items():
         image = _space_time(panels[name], field, top, "RdBu_r", titles[name], truth.every)
     figure.colorbar(image, ax=[panels["truth"], panels["a"], panels["b"]], label="u", shrink=0.9, pad=0.01)
     with np.errstate(over="ignore", invalid="ignore"):
         errors = {"error a": states[1] - states[0], "error b": states[2] - states[0]}
     for name, model in (("error a", SGNO), ("error b", rival)):
-        image = _space_time(panels[name], errors[name], top, "PuOr_r", f"{label(model)}: error", truth.every)
+        image = _space_time(
+            panels[name], errors[name], top, "PuOr_r", figure_text(f"{label(model)}: error"), truth.every
+        )
         panels[name].set_xlabel("rollout step")
     figure.colorbar(image, ax=[panels["error a"], panels["error b"]], label="error", shrink=0.9, pad=0.01)
     axes = panels["curves"]
@@ -63,7 +69,7 @@ def _draw(row: Row, rival: str, truth: Frames, predictions: list[Frames]) -> Fig
     axes.set_ylabel("mean nRMSE")
     axes.set_title("Error growth, all test trajectories")
     axes.legend(fontsize=7, ncols=2, loc="lower right")
-    figure.suptitle(f"Closed-loop rollout, {row.title}", fontsize=10, x=0.01, ha="left")
+    figure.suptitle(figure_text(f"Closed-loop rollout, {row.title}", 100), fontsize=10, x=0.01, ha="left")
     return figure
 
 

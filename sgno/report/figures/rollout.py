@@ -4,7 +4,7 @@ import math
 
 from matplotlib.figure import Figure
 
-from sgno.report.figures.style import new_figure, plot_curve
+from sgno.report.figures.style import figure_text, new_figure, plot_curve
 from sgno.report.groups import Comparison, Row
 from sgno.report.models import ABLATIONS, is_sgno_x, order
 
@@ -25,7 +25,7 @@ def rollout_figure(comparison: Comparison) -> Figure | None:
         for model in main_models(row):
             plot_curve(axes, row.groups[model])
         axes.set_yscale("log")
-        axes.set_title(row.title, fontsize=8.5)
+        axes.set_title(figure_text(row.title), fontsize=8.5)
         axes.set_xlim(left=0)
         for handle, text in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(text, handle)

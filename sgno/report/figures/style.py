@@ -62,6 +62,12 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def figure_text(text: str, most: int = 60) -> str:
+    """A text of a record as matplotlib should show it: no formula, no control characters, not too long."""
+    kept = "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:most])
+    return kept.replace("$", r"\$")
+
+
 def plot_curve(axes: Axes, group: Group, width: float = 1.4) -> None:
     """Median error at every step with its quartile band, up to the last finite step."""
     style, curve = look(group.model), group.curve
@@ -73,7 +79,7 @@ def plot_curve(axes: Axes, group: Group, width: float = 1.4) -> None:
         color=style.light,
         linestyle=DASHES[style.dash],
         linewidth=thick,
-        label=style.label,
+        label=figure_text(style.label),
     )
     if len(group.runs) > 1:
         axes.fill_between(steps, curve.lower, curve.upper, color=style.light, alpha=0.16, linewidth=0)
