@@ -152,7 +152,7 @@ def _mapped_update(case: Case) -> Callable[[Tick], None]:
 def _trainax_update(case: Case) -> Callable[[Tick], None]:
     """The trainer that APEBench makes for `train_config="one"`, called once for one network.
 
-    APEBench maps it over the seeds even when there is one, which took a quarter longer: left out here.
+    APEBench maps it over the seeds even when there is one, which took longer: left out here.
     """
     import apebench
     import equinox as eqx
