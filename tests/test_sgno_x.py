@@ -341,6 +341,7 @@ def test_what_the_data_filled_in_is_in_the_config(burgers_start):
 
 def test_parameters_are_counted_once_and_twice(burgers_start):
     step, _ = burgers_start
+    assert step.config.cutoff is not None
     factors, kept = len(step.terms.factors), 1 + step.config.cutoff[0]
     modes = int(np.prod(mode_shape((N,))))
     complex_numbers = 3 * modes + factors * kept  # Lambda, P, gain and the filters
