@@ -64,7 +64,7 @@ def test_same_output_and_gradients(d, variant):
     target = np.random.default_rng(3).standard_normal(u.shape).astype(np.float32)
 
     def loss(model):
-        predicted = model.batch(u)
+        predicted = model.batch(jnp.asarray(u))
         return jnp.mean((predicted - target) ** 2), predicted
 
     gradient, predicted = eqx.filter_jit(eqx.filter_grad(loss, has_aux=True))(ours)
