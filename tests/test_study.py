@@ -348,3 +348,17 @@ def test_a_killed_study_goes_on_to_the_same_results(tmp_path, cache):
         assert result(killed, job_id) == result(whole, job_id)
     for job_id, record in seen.items():
         assert (killed.job(job_id) / "record.json").read_bytes() == record, "a finished job ran twice"
+
+
+@pytest.mark.slow
+def test_reproduce_runs_reports_and_has_nothing_left_the_second_time(tmp_path, cache):
+    out = tmp_path / "results"
+    arguments = ["reproduce", "--preset", "smoke", "--tasks", "adv1d", "--models", "linear,conv"]
+    command = [sys.executable, "-c", "from sgno.cli import main; main()", *arguments, "--json"]
+    command += ["--out", str(out), "--cache", str(cache), "--workers", "1"]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
+    ran, answered = (json.loads(run.stdout.splitlines()[-1]) for run in (first, second))
+    assert (ran["jobs"], ran["left"], ran["finished"], ran["failed"]) == (2, 2, 2, [])
+    assert answered["left"] == 0 and answered["report"] == ran["report"]
+    assert Path(ran["report"]).stat().st_size > 10_000
+    assert "About" in first.stderr and "[2/2]" in first.stderr
