@@ -109,8 +109,10 @@ def _run(
     data = load_trajectories(job.task, cache)
     # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
     init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
-    step = job.model.build(data.grid, key=init_key)
-    step = step.warm_start(data.train, key=jax.random.fold_in(init_key, 1))
+    # Drawn in float32 whatever the precision, so that one seed means one start.
+    with jax.enable_x64(False):
+        step = job.model.build(data.grid, key=init_key)
+        step = step.warm_start(data.train, key=jax.random.fold_in(init_key, 1))
     trained_from = time.perf_counter()
     result = _train(job, step, data.train, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
