@@ -5,7 +5,7 @@ import math
 from matplotlib.figure import Figure
 
 from sgno.report.figures.rollout import MOST_PANELS, main_models
-from sgno.report.figures.style import figure_text, new_figure
+from sgno.report.figures.style import figure_text, finish_panels, new_figure
 from sgno.report.groups import Comparison
 from sgno.report.models import look
 
@@ -40,17 +40,5 @@ def cost_figure(comparison: Comparison) -> Figure | None:
         axes.set_title(figure_text(row.title), fontsize=8.5)
         for handle, text in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(text, handle)
-    for axes in panels.flat[len(rows) :]:
-        axes.set_visible(False)
-    for axes in panels[:, 0]:
-        axes.set_ylabel("GMean100")
-    for axes in panels[-1]:
-        axes.set_xlabel("training time, s")
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=min(6, len(handles)),
-        fontsize=8.5,
-    )
+    finish_panels(figure, panels, len(rows), handles, xlabel="training time, s", ylabel="GMean100")
     return figure

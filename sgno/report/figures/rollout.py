@@ -4,7 +4,7 @@ import math
 
 from matplotlib.figure import Figure
 
-from sgno.report.figures.style import figure_text, new_figure, plot_curve
+from sgno.report.figures.style import figure_text, finish_panels, new_figure, plot_curve
 from sgno.report.groups import Comparison, Row
 from sgno.report.models import ABLATIONS, is_sgno_x, order
 
@@ -29,19 +29,7 @@ def rollout_figure(comparison: Comparison) -> Figure | None:
         axes.set_xlim(left=0)
         for handle, text in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(text, handle)
-    for axes in panels.flat[len(rows) :]:
-        axes.set_visible(False)
-    for axes in panels[:, 0]:
-        axes.set_ylabel("mean nRMSE")
-    for axes in panels[-1]:
-        axes.set_xlabel("rollout step")
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=min(6, len(handles)),
-        fontsize=8.5,
-    )
+    finish_panels(figure, panels, len(rows), handles, xlabel="rollout step", ylabel="mean nRMSE")
     return figure
 
 
