@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sgno.tasks import get_task as get_task
     from sgno.training import TrainConfig as TrainConfig
     from sgno.training import train as train
+    from sgno.zoo import load as load
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ _HOME = {
     "evaluate": "sgno.evaluation",
     "get_model": "sgno.models.registry",
     "get_task": "sgno.tasks",
+    "load": "sgno.zoo",
     "load_trajectories": "sgno.data",
     "load_weights": "sgno.models.weights",
     "rollout": "sgno.evaluation",

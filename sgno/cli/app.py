@@ -10,6 +10,7 @@ from sgno.cli.report import report
 from sgno.cli.reproduce import reproduce
 from sgno.cli.run import run
 from sgno.cli.tasks import tasks
+from sgno.cli.zoo import zoo
 
 app = typer.Typer(
     help="Surrogates of time-dependent PDEs that stay accurate and finite over hundreds of steps.\n\n"
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, tasks, models, run, reproduce, report, bench):
+for command in (demo, tasks, models, run, reproduce, report, zoo, bench):
     app.command()(guarded(command))
 
 
