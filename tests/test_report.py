@@ -256,6 +256,15 @@ def test_sgno_x_table_is_there_only_if_it_was_run():
     assert row["Training time / SGNO's"].value == pytest.approx(0.1)
 
 
+def test_sgno_x_without_a_part_stands_beside_the_whole():
+    whole = record(model="sgno-x", gmean100=0.003)
+    real, lost = record(model="sgno-x-real", gmean100=0.3), record(model="sgno-x-untrapped", gmean100=None)
+    row = cells(table([*KS, whole, real, lost], "sgno-x-ablation"), "ks1d")
+    assert row["Real generator"].value == 0.3 and row["Real generator"].notes == ("×100",)
+    assert row["No trapping set"].text == "non-finite"
+    assert row["No closure"].text == "–"
+
+
 def test_capacity_shows_both_counts_and_the_papers():
     row = next(row for row in table(KS, "capacity").rows if row[0].text == "SGNO")
     assert [cell.text for cell in row[1:5]] == ["1D", "30,573", "52,595", "30,573"]

@@ -18,7 +18,7 @@ from rich.console import Console
 from tiny_study import result, tiny_job
 
 from sgno.errors import InputError
-from sgno.models.registry import MODELS, get_model
+from sgno.models.registry import MODELS, SGNO_X_ABLATIONS, get_model
 from sgno.models.step import Grid
 from sgno.study.claim import claim
 from sgno.study.estimate import Timing, estimate, timing_id
@@ -28,7 +28,15 @@ from sgno.study.live import Board, Watcher, duration
 from sgno.study.local import LocalProcesses
 from sgno.study.memory import peak_bytes, reset_peak
 from sgno.study.plan import Row, make_jobs
-from sgno.study.presets import ABLATION_TASKS, ABLATIONS, MAIN_MODELS, PRESETS, get_preset, preset_rows
+from sgno.study.presets import (
+    ABLATION_TASKS,
+    ABLATIONS,
+    BEYOND_TASKS,
+    MAIN_MODELS,
+    PRESETS,
+    get_preset,
+    preset_rows,
+)
 from sgno.study.store import Store
 from sgno.tasks import TASKS, get_task
 from sgno.training.config import TrainConfig
@@ -78,16 +86,33 @@ def test_presets_have_the_sizes_they_promise():
     assert {job.train.updates for job in paper} == {0, 10_000}
     moved = {job.transfer_points for job in paper if job.transfer_points}
     assert moved == {(128, 256)}
-    assert {(j.task.name, j.model_name) for j in paper if j.transfer_points} == {("kolm2d", "sgno")}
+    transferred = {(j.task.name, j.model_name) for j in paper if j.transfer_points}
+    assert transferred == {("kolm2d", "sgno"), ("kolm2d", "sgno-x")}
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_has_all_tasks_rows_and_ablations(preset):
+@pytest.mark.parametrize("preset", ["smoke", "desk", "paper"])
+def test_every_preset_of_the_paper_has_all_tasks_rows_and_ablations(preset):
     found = {(job.task.name, job.model_name) for job in jobs_of(preset)}
     wanted = {(task, model) for task in TASKS for model in MAIN_MODELS}
-    assert found == wanted | {(task, model) for task in ABLATION_TASKS for model in ABLATIONS}
+    wanted |= {(task, model) for task in ABLATION_TASKS for model in ABLATIONS}
+    assert wanted <= found
+    assert found == wanted or (preset == "smoke" and {model for _, model in found} == set(MODELS))
     assert {"sgno", "sgno-matched", "conv", "res", "unet", "dil", "fno", "linear"} <= set(MAIN_MODELS)
     assert set(MAIN_MODELS) | set(ABLATIONS) <= set(MODELS)
+
+
+def test_beyond_gives_sgno_x_the_papers_budget_and_more_seeds():
+    jobs = jobs_of("beyond")
+    for task in TASKS.values():
+        seeds = [j.seed for j in jobs if j.task.name == task.name and j.model_name == "sgno-x"]
+        assert sorted(seeds) == list(range(5 if task.num_spatial_dims == 1 else 3))
+    assert {j.train.updates for j in jobs if j.model_name == "sgno-x" and j.task.name in TASKS} == {10_000}
+    assert {j.train.updates for j in jobs if j.model_name == "sgno-x-start"} == {0}
+    assert {j.model_name for j in jobs} >= set(SGNO_X_ABLATIONS)
+    further = {j.task.name: j for j in jobs if j.task.name not in TASKS}
+    assert set(further) == set(BEYOND_TASKS)
+    for name in further:
+        assert {j.model_name for j in jobs if j.task.name == name} >= {"sgno-x", "fno", "unet", "linear"}
 
 
 @pytest.mark.parametrize("preset", PRESETS)

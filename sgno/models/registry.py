@@ -27,6 +27,10 @@ def _sgno_with(**settings: Any) -> dict[int, ModelConfig]:
     return {d: dataclasses.replace(config, **settings) for d, config in _SGNO.items()}
 
 
+def _sgno_x(**settings: Any) -> dict[int, ModelConfig]:
+    return dict.fromkeys((1, 2, 3), SGNOXConfig(**settings))
+
+
 def _apebench(*networks: str) -> dict[int, ModelConfig]:
     return {d: ApebenchConfig(network) for d, network in enumerate(networks, start=1)}
 
@@ -64,12 +68,30 @@ MODELS: dict[str, ModelEntry] = {
     ),
     "sgno-x": ModelEntry(
         "SGNO-X: complex state-space generator and bilinear closure, bounded for ever",
-        dict.fromkeys((1, 2, 3), SGNOXConfig()),
+        _sgno_x(),
     ),
+    "sgno-x-start": ModelEntry(
+        "SGNO-X by its best recipe: the least-squares start, deterministic, no updates",
+        _sgno_x(updates="none"),
+    ),
+    "sgno-x-real": ModelEntry("ablation: damping alone, no dispersion", _sgno_x(generator="real")),
+    "sgno-x-cold": ModelEntry("ablation: no warm start, everything drawn at random", _sgno_x(start="random")),
+    "sgno-x-onestage": ModelEntry("ablation: no second stage", _sgno_x(second_stage=False)),
+    "sgno-x-latent": ModelEntry(
+        "ablation: latent copies are carried, not the state", _sgno_x(carry="latent")
+    ),
+    "sgno-x-noclosure": ModelEntry("ablation: no products", _sgno_x(closure="none")),
+    "sgno-x-untrapped": ModelEntry("ablation: no trapping set", _sgno_x(trapping=False)),
     "linear": ModelEntry(
         "one complex multiplier per Fourier mode, by least squares", dict.fromkeys((1, 2, 3), LinearConfig())
     ),
 }
+
+SGNO_X_ABLATIONS = tuple(
+    name
+    for name, entry in MODELS.items()
+    if name.startswith("sgno-x-") and entry.summary.startswith("ablation")
+)
 
 _KINDS: dict[str, type[ModelConfig]] = {
     config.kind: type(config) for entry in MODELS.values() for config in entry.configs.values()

@@ -8,7 +8,17 @@ from typing import NamedTuple
 
 SGNO = "sgno"
 LINEAR = "linear"
+SGNO_X = "sgno-x"
+SGNO_X_START = "sgno-x-start"
 ABLATIONS = ("sgno-unconstrained", "sgno-residual", "sgno-nocorrection")
+SGNO_X_ABLATIONS = (
+    "sgno-x-real",
+    "sgno-x-cold",
+    "sgno-x-onestage",
+    "sgno-x-latent",
+    "sgno-x-noclosure",
+    "sgno-x-untrapped",
+)
 
 
 class Look(NamedTuple):
@@ -73,7 +83,7 @@ def is_sgno(model: str) -> bool:
 
 
 def is_sgno_x(model: str) -> bool:
-    return model == "sgno-x" or model.startswith("sgno-x-")
+    return model == SGNO_X or model.startswith("sgno-x-")
 
 
 def is_baseline(model: str) -> bool:

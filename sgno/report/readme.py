@@ -16,6 +16,7 @@ from sgno.report.runs import read_store
 from sgno.report.statistics import ratio
 from sgno.report.tables.main import main_columns
 from sgno.report.tables.table import number_text, printed_text
+from sgno.tasks.catalogue import TASKS
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -31,8 +32,10 @@ def readme_table(comparison: Comparison) -> str:
         "| --- | --- | ---: |" + " ---: |" * (len(models) + 1),
     ]
     for entry in comparison.entries:
-        cells = _row(entry, models) if isinstance(entry, Row) else _not_run(entry, models)
-        lines.append("| " + " | ".join(cells) + " |")
+        if isinstance(entry, str):
+            lines.append("| " + " | ".join(_not_run(entry, models)) + " |")
+        elif entry.name in TASKS:
+            lines.append("| " + " | ".join(_row(entry, models)) + " |")
     return "\n".join(
         [
             *lines,

@@ -1,17 +1,27 @@
-"""How much of the paper's experiment to run: `smoke`, `desk`, `paper`."""
+"""What to run: the paper's experiment as `smoke`, `desk` or `paper`, and SGNO-X's own as `beyond`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sgno.errors import InputError, unknown_name
-from sgno.models.registry import MODELS
+from sgno.models.registry import MODELS, SGNO_X_ABLATIONS
 from sgno.study.plan import Row
 from sgno.tasks import TASKS, get_task
 
 ABLATIONS = ("sgno-unconstrained", "sgno-residual", "sgno-nocorrection")
 ABLATION_TASKS = ("adv1d", "diff1d", "disp1d", "ks1d", "kolm2d")
-MAIN_MODELS = tuple(name for name in MODELS if name not in ABLATIONS)
-TRANSFER_TASK, TRANSFER_MODEL = "kolm2d", "sgno"
+_BEST_RECIPE = "sgno-x-start"
+MAIN_MODELS = tuple(name for name in MODELS if name not in (*ABLATIONS, *SGNO_X_ABLATIONS, _BEST_RECIPE))
+TRANSFER_TASK, TRANSFER_MODELS = "kolm2d", ("sgno", "sgno-x", _BEST_RECIPE)
+# Chosen before SGNO-X was run on any of them: a shock, a front, two coupled channels, a cubic term, and
+# two coupled channels with a cubic term.
+BEYOND_TASKS = (
+    "apebench:diff_burgers;num_spatial_dims=1",
+    "apebench:diff_fisher;num_spatial_dims=1",
+    "apebench:diff_burgers;num_spatial_dims=2",
+    "apebench:phy_sh;num_spatial_dims=2",
+    "apebench:phy_gs;num_spatial_dims=2",
+)
 
 
 class Budget(NamedTuple):
@@ -19,6 +29,15 @@ class Budget(NamedTuple):
 
     seeds: int
     task: Mapping[str, Any] = {}
+    train: Mapping[str, Any] = {}
+
+
+class Entry(NamedTuple):
+    """Models on tasks; `seeds` and `train` replace what the preset's budget says."""
+
+    tasks: tuple[str, ...]
+    models: tuple[str, ...]
+    seeds: int | None = None
     train: Mapping[str, Any] = {}
 
 
@@ -30,6 +49,7 @@ class Preset(NamedTuple):
 
     name: str
     summary: str
+    entries: tuple[Entry, ...]
     budgets: Mapping[int, Budget]
     transfer_points: tuple[int, ...]
     estimate_seconds: float
@@ -48,8 +68,21 @@ _TINY_MODELS = {
     "dil": {"network": "Dil;1;8;1;relu"},
     "fno": {"network": "FNO;4;4;1;gelu"},
     "cno": {"channel_multiplier": 4, "num_levels": 1, "num_residual": 0, "latent": 8},
-    "sgno-x": {"degree": 2, "max_terms": 1, "stages": 2, "inner_steps": 1, "forcing": False},
+    **{
+        name: {"degree": 2, "max_terms": 1, "stages": 2, "inner_steps": 1, "forcing": False}
+        for name in ("sgno-x", _BEST_RECIPE, *SGNO_X_ABLATIONS)
+    },
 }
+
+_PAPER = (Entry(tuple(TASKS), MAIN_MODELS), Entry(ABLATION_TASKS, ABLATIONS))
+_ONE_DIMENSION = tuple(name for name, task in TASKS.items() if task.num_spatial_dims == 1)
+_BEYOND = (
+    Entry(tuple(TASKS), ("sgno-x", _BEST_RECIPE, "linear")),
+    Entry(_ONE_DIMENSION, SGNO_X_ABLATIONS, seeds=3),
+    Entry(("kolm2d",), SGNO_X_ABLATIONS, seeds=1, train={"updates": 2_000}),
+    Entry(BEYOND_TASKS[:2], ("sgno-x", "fno", "unet", "linear"), seeds=3),
+    Entry(BEYOND_TASKS[2:], ("sgno-x", "fno", "unet", "linear"), seeds=1, train={"updates": 2_000}),
+)
 
 PRESETS: dict[str, Preset] = {
     preset.name: preset
@@ -57,6 +90,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "smoke",
             "every task and every model, tiny: does everything work?",
+            (*_PAPER, Entry(("ks1d",), (_BEST_RECIPE, *SGNO_X_ABLATIONS))),
             {
                 1: Budget(1, {"num_points": 32, **_TINY}, _TINY_TRAIN),
                 2: Budget(1, {"num_points": 16, **_TINY}, _TINY_TRAIN),
@@ -69,6 +103,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "desk",
             "1D: full protocol, 3 seeds; 2D: 64², 2,000 updates, 1 seed; 3D: 16³, 1,000 updates, 1 seed",
+            _PAPER,
             {
                 1: Budget(3),
                 2: Budget(1, {"num_points": 64}, {"updates": 2_000}),
@@ -80,9 +115,19 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "paper",
             "the paper's numbers: 50 seeds in 1D, 20 in 2D and 3D, 10,000 updates, each task's own grid",
+            _PAPER,
             {1: Budget(50), 2: Budget(20), 3: Budget(20)},
             transfer_points=(128, 256),
             estimate_seconds=180.0,
+        ),
+        Preset(
+            "beyond",
+            "SGNO-X: the ten tasks by the paper's budget (5 seeds in 1D, 3 in 2D at 64² and 3D at 16³), its "
+            "best recipe, its ablations, five further scenarios",
+            _BEYOND,
+            {1: Budget(5), 2: Budget(3, {"num_points": 64}), 3: Budget(3, {"num_points": 16})},
+            transfer_points=(128, 256),
+            estimate_seconds=60.0,
         ),
     )
 }
@@ -115,20 +160,31 @@ def preset_rows(
     """
     if seeds is not None and seeds < 1:
         raise InputError(f"seeds={seeds} must be at least 1.")
-    rows = []
-    for name in tasks or TASKS:
-        task = get_task(name)
-        budget = preset.budgets[task.num_spatial_dims]
-        ablations = ABLATIONS if name in ABLATION_TASKS else ()
-        transfer = {TRANSFER_MODEL: preset.transfer_points} if name == TRANSFER_TASK else {}
-        rows.append(
-            Row(
-                task.with_options(**budget.task),
-                tuple(models or (*MAIN_MODELS, *ablations)),
-                seeds or budget.seeds,
-                budget.train,
-                preset.settings,
-                transfer,
-            )
-        )
-    return tuple(rows)
+    entries = preset.entries
+    if tasks:
+        # A task that the preset does not name is run as its first ones are.
+        known = {name for entry in entries for name in entry.tasks}
+        unnamed = tuple(name for name in tasks if name not in known)
+        entries = (*entries, Entry(unnamed, entries[0].models))
+    if models:
+        every = dict.fromkeys(name for entry in entries for name in entry.tasks)
+        entries = (Entry(tuple(every), tuple(models)),)
+    return tuple(
+        _row(preset, entry, name, seeds)
+        for entry in entries
+        for name in entry.tasks
+        if not tasks or name in tasks
+    )
+
+
+def _row(preset: Preset, entry: Entry, name: str, seeds: int | None) -> Row:
+    task = get_task(name)
+    budget = preset.budgets[task.num_spatial_dims]
+    return Row(
+        task.with_options(**budget.task),
+        entry.models,
+        seeds or entry.seeds or budget.seeds,
+        {**budget.train, **entry.train},
+        preset.settings,
+        dict.fromkeys(TRANSFER_MODELS, preset.transfer_points) if name == TRANSFER_TASK else {},
+    )

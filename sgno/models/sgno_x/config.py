@@ -17,6 +17,7 @@ Start = Literal["data", "linear", "random"]
 GeneratorKind = Literal["complex", "real"]
 Carry = Literal["state", "latent"]
 ClosureKind = Literal["products", "none"]
+Updates = Literal["protocol", "none"]
 
 _STAGES = (1, 2, 4)
 _CHOICES = {
@@ -24,6 +25,7 @@ _CHOICES = {
     "generator": ("complex", "real"),
     "carry": ("state", "latent"),
     "closure": ("products", "none"),
+    "updates": ("protocol", "none"),
 }
 # The same for every task of a dimension. A start without data takes the scheme its form needs unseen.
 _MAX_TERMS = {1: 4, 2: 4, 3: 6}
@@ -54,6 +56,7 @@ class SGNOXConfig(ModelConfig):
     - `forcing`: whether there is a static forcing. Without one the step commutes with translations.
     - `trapping`: whether every state is projected onto the trapping set.
     - `margin`: the trapping set reaches this many times as far as the training data, mode by mode.
+    - `updates`: `protocol` trains on from the start, `none` leaves it as least squares made it.
     - `terms`: the products, each a tuple of factors such as `"0:d1"` (channel 0, derivative along axis 1).
     - `cutoff`: the largest wavenumber along each axis that enters a product.
     """
@@ -72,6 +75,7 @@ class SGNOXConfig(ModelConfig):
     forcing: bool | None = None
     trapping: bool = True
     margin: float = 4.0
+    updates: Updates = "protocol"
     terms: Sequence[Sequence[str]] | None = None
     cutoff: Sequence[int] | None = None
 
@@ -103,6 +107,8 @@ class SGNOXConfig(ModelConfig):
         return SGNOX(self.unseen(grid), grid, asked=self, key=key)
 
     def recipe(self) -> Mapping[str, Any]:
+        if self.updates == "none":
+            return {"updates": 0}
         if self.start == "data":
             # Weights are kept in units of what the start leaves unexplained, so one rate serves every task.
             return {"peak_rate": 1e-2, "warmup": 500, "loss": "increment"}

@@ -4,7 +4,7 @@ from sgno.report.groups import Comparison
 from sgno.report.tables.ablation import ablation_table
 from sgno.report.tables.capacity import capacity_table
 from sgno.report.tables.main import main_table
-from sgno.report.tables.sgno_x import sgno_x_table
+from sgno.report.tables.sgno_x import sgno_x_ablation_table, sgno_x_table
 from sgno.report.tables.spectral import spectral_table
 from sgno.report.tables.table import Table
 from sgno.report.tables.timing import timing_table
@@ -12,10 +12,11 @@ from sgno.report.tables.transfer import transfer_table
 
 
 def all_tables(comparison: Comparison) -> list[Table]:
-    """Main, SGNO-X if there is any, spectral, ablation, transfer, capacity, time."""
+    """Main, SGNO-X and its ablations if there are any, spectral, ablation, transfer, capacity, time."""
     tables = [
         main_table(comparison),
         sgno_x_table(comparison),
+        sgno_x_ablation_table(comparison),
         spectral_table(comparison),
         ablation_table(comparison),
         transfer_table(comparison),
