@@ -5,6 +5,7 @@ import typer
 from sgno.cli.bench import bench
 from sgno.cli.console import guarded
 from sgno.cli.demo import demo
+from sgno.cli.explain import explain
 from sgno.cli.models import models
 from sgno.cli.report import report
 from sgno.cli.reproduce import reproduce
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, tasks, models, run, reproduce, report, zoo, bench):
+for command in (demo, tasks, models, run, reproduce, report, explain, zoo, bench):
     app.command()(guarded(command))
 
 

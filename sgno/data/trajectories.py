@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sgno.data.scenario import make_scenario
 from sgno.errors import InputError
 from sgno.files import checksum, content_id, make_folder, new_folder, read_json, write_json
 from sgno.models.step import Grid
@@ -103,21 +104,10 @@ def _read(folder: Path) -> Trajectories | None:
 
 
 def _generate(task: Task) -> tuple[np.ndarray, np.ndarray]:
-    import apebench
     import jax
 
+    scenario = make_scenario(task)
     try:
-        scenario = apebench.scenarios.scenario_dict[task.scenario](
-            num_spatial_dims=task.num_spatial_dims,
-            num_points=task.num_points,
-            num_train_samples=task.num_train_samples,
-            train_temporal_horizon=task.train_steps,
-            train_seed=task.train_seed,
-            num_test_samples=task.num_test_samples,
-            test_temporal_horizon=task.test_steps,
-            test_seed=task.test_seed,
-            **dict(task.settings),
-        )
         # The benchmark's truth is float32, whatever precision the caller trains in.
         with jax.enable_x64(False):
             train = np.asarray(scenario.get_train_data())

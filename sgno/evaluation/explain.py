@@ -16,8 +16,11 @@ _VISIBLE = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Rates of one channel along one axis against its wavenumber, per step of the data: `damping` and
-    `growth` in nepers, `dispersion` in radians; `known` tells the modes that the training data excite."""
+    """Rates of one channel along one axis against its wavenumber, per step of the data.
+
+    `damping` and `growth` are in nepers, `dispersion` in radians between -pi and pi, all that
+    one step can tell. `known` tells the modes that the training data excite.
+    """
 
     channel: int
     axis: int
@@ -119,7 +122,7 @@ def _curve(step: SGNOX, power: np.ndarray, channel: int, axis: int) -> Curve:
         axis,
         list(range(count)),
         (-np.real(Lambda)).tolist(),
-        np.imag(Lambda).tolist(),
+        (np.pi - (np.pi - np.imag(Lambda)) % (2 * np.pi)).tolist(),
         m.tolist(),
         known.tolist(),
     )

@@ -1,0 +1,120 @@
+"""`sgno explain`"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sgno.cli.console import console, emit_json
+from sgno.errors import InputError
+
+# States that terms are weighed by.
+_STATES = 64
+
+
+def explain(
+    weights: Annotated[str, typer.Argument(help="A weights file, a run's folder or a name of `sgno zoo`.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Trajectories to weigh the terms by. [default: the task it was trained on]"),
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="Axis order of --data. [default: sample time channel space]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for explain.png, .svg and .json.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
+    ] = False,
+):
+    """Say what a trained SGNO-X learned: its rates, its strongest terms, its forcing.
+
+    Damping and dispersion are drawn against the wavenumber, beside the equation's own linear part where
+    the task has one.
+    """
+    from sgno.evaluation.explain import explain as read
+    from sgno.models.sgno_x import SGNOX
+    from sgno.models.weights import load_weights
+    from sgno.zoo import find
+
+    loaded = load_weights(find(weights))
+    if not isinstance(loaded.step, SGNOX):
+        raise InputError(
+            f"{weights} is a {loaded.config.kind} model, and only SGNO-X is made of terms that can be read. "
+            "Give the weights of a model of kind sgno-x, for example ks1d/sgno-x."
+        )
+    task = _task(loaded.provenance)
+    found = read(loaded.step, _states(task, data, layout, cache, loaded.grid, weights))
+    content = found.to_json()
+    if task is not None and data is None:
+        _add_truth(content["curves"], task, loaded.grid)
+    console.print(found.text, soft_wrap=True, markup=False)
+    if out is not None:
+        content["files"] = _write(content, out, f"What {weights} learned")
+        console.print(f"Figure: {content['files'][0]}")
+    if json:
+        emit_json(content)
+
+
+def _task(provenance: dict[str, Any]):
+    """The task that the weights say they were trained on, or None."""
+    from sgno.tasks import Task
+
+    try:
+        return Task.from_json(provenance["job"]["task"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _states(task, data: Path | None, layout: str | None, cache: Path | None, grid, weights: str):
+    import numpy as np
+
+    if data is not None:
+        from sgno.data.source import open_source
+
+        source = open_source(data, layout=layout)
+        if source.grid != grid:
+            raise InputError(
+                f"{data} holds states of shape {source.grid.shape}, but {weights} takes {grid.shape}."
+            )
+        per_sample = -(-_STATES // source.shape[0])
+        times = np.unique(np.linspace(0, source.shape[1] - 1, per_sample).astype(int))
+        states = source.read(slice(0, min(_STATES, source.shape[0])), times)
+    elif task is not None:
+        from sgno.data.trajectories import load_trajectories
+
+        states = load_trajectories(task, cache).train[:, ::10]
+    else:
+        raise InputError(
+            f"{weights} does not say what it was trained on. Give some trajectories with --data."
+        )
+    states = np.asarray(states).reshape(-1, *grid.shape)
+    return states[:: max(1, len(states) // _STATES)][:_STATES]
+
+
+def _add_truth(curves: list[dict[str, Any]], task, grid) -> None:
+    """The equation's linear part along the same axis, beside each curve."""
+    import numpy as np
+
+    from sgno.data.scenario import true_symbol
+
+    symbol = true_symbol(task)
+    for curve in curves:
+        index: list[Any] = [0] * grid.num_spatial_dims
+        index[curve["axis"]] = slice(0, len(curve["wavenumber"]))
+        rates = symbol[(min(curve["channel"], len(symbol) - 1), *index)]
+        curve["true_damping"], curve["true_dispersion"] = (-np.real(rates)).tolist(), np.imag(rates).tolist()
+
+
+def _write(content: dict[str, Any], out: Path, title: str) -> list[str]:
+    from sgno.files import write_json
+    from sgno.report.figures.explain import explain_figure
+    from sgno.report.figures.style import save, styled
+
+    out.mkdir(parents=True, exist_ok=True)
+    with styled():
+        files = save(explain_figure(content, title), out, "explain")
+    write_json(out / "explain.json", content)
+    return [str(path) for path in [*files, out / "explain.json"]]
