@@ -134,7 +134,7 @@ def test_the_median_seed_is_built_whatever_diverged(tmp_path, monkeypatch):
     )
     weights = sgno.load_weights(build.Path(build.__file__).parent / "files/ks1d/sgno.sgno")
     store = Store(tmp_path / "results")
-    # A diverged seed counts as the worst, so seed 2 is the median of the long runs; seed 3 is another setting.
+    # A diverged seed counts as the worst, so seed 2 is the median of the long runs; seed 3 is another setting
     for seed, (score, updates) in enumerate([(0.3, 100), (None, 100), (0.4, 100), (0.9, 10)]):
         folder = store.job(f"job{seed}")
         provenance = {"id": f"job{seed}", "gmean100": score}

@@ -9,6 +9,7 @@ from sgno.cli.explain import explain
 from sgno.cli.models import models
 from sgno.cli.report import report
 from sgno.cli.reproduce import reproduce
+from sgno.cli.rollout import rollout
 from sgno.cli.run import run
 from sgno.cli.tasks import tasks
 from sgno.cli.zoo import zoo
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, tasks, models, run, reproduce, report, explain, zoo, bench):
+for command in (demo, tasks, models, run, reproduce, report, explain, zoo, rollout, bench):
     app.command()(guarded(command))
 
 

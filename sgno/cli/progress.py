@@ -27,3 +27,12 @@ def training_bar(description: str, total: int) -> Iterator:
             bar.update(task, completed=progress.update, loss=f"{progress.loss:.3e}", speed=speed)
 
         yield advance
+
+
+@contextmanager
+def bar(description: str, total: int) -> Iterator:
+    """Yields a callback that takes how much is done; prints nothing where there is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(description, total=total)
+        yield lambda done: shown.update(task, completed=done)

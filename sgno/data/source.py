@@ -177,7 +177,7 @@ def open_source(
     **Raises:** `InputError` if there is no such file or array, or it does not hold trajectories.
     """
     path = Path(path)
-    raw, name = _open(path, key, prefer)
+    raw, name = open_array(path, key, prefer)
     return _source(raw, layout, f"'{name}' in {path}" if name else str(path))
 
 
@@ -194,7 +194,8 @@ def source_keys(path: Path | str) -> list[str]:
     return list(hdf5_arrays(path)) if path.suffix in HDF5_SUFFIXES else []
 
 
-def _open(path: Path, key: str | None, prefer: Sequence[str]) -> tuple[Raw, str]:
+def open_array(path: Path, key: str | None, prefer: Sequence[str]) -> tuple[Raw, str]:
+    """The array that is meant in a file, as it is stored, and its name there."""
     _existing(path)
     if path.suffix == ".npy":
         if key is not None:
