@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sgno.evaluation import Evaluation as Evaluation
     from sgno.evaluation import evaluate as evaluate
     from sgno.evaluation import rollout as rollout
+    from sgno.models.apebench_register import register_apebench as register_apebench
     from sgno.models.cno import CNO as CNO
     from sgno.models.count import count_parameters as count_parameters
     from sgno.models.linear import Linear as Linear
@@ -48,6 +49,7 @@ _HOME = {
     "load": "sgno.zoo",
     "load_trajectories": "sgno.data",
     "load_weights": "sgno.models.weights",
+    "register_apebench": "sgno.models.apebench_register",
     "rollout": "sgno.evaluation",
     "save_weights": "sgno.models.weights",
     "train": "sgno.training",

@@ -1,0 +1,72 @@
+"""SGNO and SGNO-X in APEBench's own experiments, run by APEBench's own trainer."""
+
+import apebench
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import sgno
+from sgno.errors import InputError
+
+# APEBench and what it stands on warn of their own futures; the numbers are what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+TINY = {
+    "scenario": "diff_adv",
+    "task": "predict",
+    "train": "one",
+    "num_points": 32,
+    "num_train_samples": 2,
+    "train_temporal_horizon": 3,
+    "num_test_samples": 2,
+    "test_temporal_horizon": 3,
+    "batch_size": 4,
+    "optim_config": "adam;30;constant;0.01",
+    "record_loss_every": 1,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    assert sgno.register_apebench() == sgno.register_apebench()
+
+
+def test_the_trainer_of_apebench_trains_it():
+    """One network; whole studies of both, two seeds each, are in validation."""
+    settings = {key: value for key, value in TINY.items() if key not in ("scenario", "task", "train")}
+    scenario = apebench.scenarios.scenario_dict["diff_adv"](**settings)
+    network = scenario.get_neural_stepper(
+        task_config="predict", network_config="SGNO;3;4;1;gelu", key=jax.random.PRNGKey(3)
+    )
+    assert isinstance(network, sgno.SGNO)
+    trained, losses, _ = scenario.get_trainer(train_config="one")(
+        network, jax.random.PRNGKey(0), record_loss_every=1
+    )
+    assert losses.shape == (30,) and losses[-5:].mean() < 0.9 * losses[0]
+    moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), network, trained)
+    assert all(jax.tree.leaves(moved))
+
+
+def test_networks_have_the_right_shapes_and_sizes():
+    scenario = apebench.scenarios.scenario_dict["diff_ks"]()
+    shapes = lambda name: eqx.filter_eval_shape(scenario.get_network, name, jax.random.PRNGKey(0))
+    network = shapes("SGNO;11;26;7;gelu")
+    assert sgno.count_parameters(network) == (30_573, 52_595)
+    # APEBench hands every array to the optimiser, so there may be none without a gradient.
+    network = shapes("SGNOX;4;2;identity")
+    leaves = [leaf for leaf in jax.tree.leaves(network) if hasattr(leaf, "dtype")]
+    assert leaves and all(leaf.dtype == jnp.float32 for leaf in leaves)
+    assert network.config.inner_steps == 2 and network.config.max_terms == 4
+    out = eqx.filter_eval_shape(lambda n, u: n(u), network, jax.ShapeDtypeStruct((1, 160), jnp.float32))
+    assert out.shape == (1, 160)
+
+
+@pytest.mark.parametrize(
+    "network",
+    ["SGNO;11;26;gelu", "SGNO;11;26;7;relu", "SGNO;a;26;7;gelu", "SGNO;0;26;7;gelu", "SGNOX;4;1;gelu"],
+)
+def test_a_malformed_string_says_the_form(network):
+    scenario = apebench.scenarios.scenario_dict["diff_ks"]()
+    with pytest.raises(InputError, match=r"does not have the form SGNOX?;[A-Z_;]*;(gelu|identity)"):
+        scenario.get_network(network, jax.random.PRNGKey(0))
