@@ -6,6 +6,7 @@ from sgno.cli.bench import bench
 from sgno.cli.console import guarded
 from sgno.cli.demo import demo
 from sgno.cli.explain import explain
+from sgno.cli.frontier import frontier
 from sgno.cli.models import models
 from sgno.cli.report import report
 from sgno.cli.reproduce import reproduce
@@ -24,7 +25,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (demo, tasks, models, run, reproduce, report, explain, zoo, rollout, bench):
+# One a line: commands are added often.
+_COMMANDS = (
+    demo,
+    tasks,
+    models,
+    run,
+    reproduce,
+    report,
+    explain,
+    frontier,
+    zoo,
+    rollout,
+    bench,
+)
+for command in _COMMANDS:
     app.command()(guarded(command))
 
 

@@ -14,6 +14,8 @@ from markupsafe import Markup
 
 from sgno.files import write_bytes
 from sgno.report import paper
+from sgno.report.figures.frontier import frontier_figure
+from sgno.report.figures.style import encode, styled
 from sgno.report.groups import Comparison, compare
 from sgno.report.markup import table_html
 from sgno.report.models import SGNO, label
@@ -80,7 +82,8 @@ def render(contents: Contents, store: Store) -> str:
         title=_title(store),
         lede=_lede(contents),
         cards=_cards(contents, comparison),
-        tables=all_tables(comparison),
+        tables=all_tables(comparison, contents.frontier),
+        frontier=_frontier(contents),
         table_html=table_html,
         runs=runs_table(contents.runs, labels),
         environments=found,
@@ -95,6 +98,15 @@ def render(contents: Contents, store: Store) -> str:
         plotly=Markup(plotly),
         script=Markup(script),
     )
+
+
+def _frontier(contents: Contents) -> str:
+    """The figure against the solver as the address of an image that is part of the page, or nothing."""
+    if contents.frontier is None:
+        return ""
+    with styled():
+        svg = encode(frontier_figure(contents.frontier), "svg")
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _title(store: Store) -> str:

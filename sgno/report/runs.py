@@ -7,6 +7,7 @@ from typing import Any
 
 from sgno.errors import InputError
 from sgno.files import content_id, read_json
+from sgno.report.frontier import Frontier, read_frontier
 from sgno.study.store import Store
 
 DIAGNOSTICS = ("state", "energy", "low", "mid", "high", "phase")
@@ -51,11 +52,13 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What a store holds: runs, records that could not be read (and why), jobs that ended in an error."""
+    """What a store holds: runs, records that could not be read (and why), jobs that ended in an error, and
+    the measurement against the solver if there is one."""
 
     runs: tuple[Run, ...]
     unreadable: tuple[str, ...]
     failures: tuple[Mapping[str, Any], ...]
+    frontier: Frontier | None = None
 
 
 def read_store(root: Path | str) -> Contents:
@@ -81,11 +84,16 @@ def read_store(root: Path | str) -> Contents:
         failures = [failure for failure in Store(root).failures() if isinstance(failure, dict)]
     except (ValueError, OSError) as error:
         unreadable.append(f"failed: {error}")
+    frontier = None
+    try:
+        frontier = read_frontier(root)
+    except (ValueError, OSError) as error:
+        unreadable.append(str(error))
     if not runs and not unreadable and not failures:
         raise InputError(
             f"{root} holds no finished job (no jobs/*/record.json). Run `sgno reproduce` into it first."
         )
-    return Contents(tuple(runs), tuple(unreadable), tuple(failures))
+    return Contents(tuple(runs), tuple(unreadable), tuple(failures), frontier)
 
 
 def parse_run(record: Any, job_id: str) -> Run:

@@ -35,7 +35,8 @@ def render_tables(store_root: Path | str, kind: str) -> str:
     }
     if kind not in writers:
         raise unknown_name("format", kind, writers)
-    return writers[kind](all_tables(compare(read_store(store_root).runs)))
+    contents = read_store(store_root)
+    return writers[kind](all_tables(compare(contents.runs), contents.frontier))
 
 
 def markdown(tables: Iterable[Table]) -> str:

@@ -9,6 +9,7 @@
     ROOT/failed/ID.json         a job that ended in an error
     ROOT/claims/ID              held by the process that works on the job
     ROOT/timings/ID.json        what a setting costs on this machine, for estimates
+    ROOT/frontier.json          SGNO-X against the solver, if it was measured
 
 A job's folder appears whole: it is filled beside and renamed last.
 """
@@ -55,6 +56,10 @@ class Store:
 
     def timing(self, timing_id: str) -> Path:
         return self.root / "timings" / f"{timing_id}.json"
+
+    @property
+    def frontier(self) -> Path:
+        return self.root / "frontier.json"
 
     def claim(self, job_id: str) -> contextlib.AbstractContextManager[bool]:
         """Hold a job while it runs; gives False if another process holds it."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sgno.report.figures.cost import cost_figure
+from sgno.report.figures.frontier import frontier_figure
 from sgno.report.figures.hero import hero_figure
 from sgno.report.figures.ratios import ablation_figure, spectral_figure
 from sgno.report.figures.rollout import rollout_figure
@@ -19,13 +20,15 @@ def write_figures(store_root: Path | str, folder: Path | str) -> list[Path]:
 
     The files written; a figure with nothing to show is not written.
     """
-    comparison = compare(read_store(store_root).runs)
+    contents = read_store(store_root)
+    comparison = compare(contents.runs)
     with styled():
         figures = {
             "rollout": rollout_figure(comparison),
             "spectral_ratios": spectral_figure(comparison),
             "ablation": ablation_figure(comparison),
             "error_vs_cost": cost_figure(comparison),
+            "frontier": frontier_figure(contents.frontier) if contents.frontier else None,
             "hero": hero_figure(comparison, Store(store_root)),
         }
         return [

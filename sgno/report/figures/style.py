@@ -104,15 +104,22 @@ def finish_panels(
     )
 
 
+# No date inside, so that the same store gives the same file.
+_KINDS: dict[str, dict[str, Any]] = {"png": {"dpi": 200}, "svg": {"metadata": {"Date": None}}}
+
+
+def encode(figure: Figure, kind: str) -> bytes:
+    """A figure as the bytes of a `png` or `svg` file."""
+    out = io.BytesIO()
+    figure.savefig(out, format=kind, facecolor="white", **_KINDS[kind])
+    return out.getvalue()
+
+
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write `name.png` and `name.svg`, each whole or not at all."""
     paths = []
-    # No date inside, so that the same store gives the same file.
-    kinds: dict[str, dict[str, Any]] = {"png": {"dpi": 200}, "svg": {"metadata": {"Date": None}}}
-    for kind, options in kinds.items():
-        out = io.BytesIO()
-        figure.savefig(out, format=kind, facecolor="white", **options)
+    for kind in _KINDS:
         path = Path(folder) / f"{name}.{kind}"
-        write_bytes(path, [out.getvalue()])
+        write_bytes(path, [encode(figure, kind)])
         paths.append(path)
     return paths

@@ -1,8 +1,10 @@
 """All tables of a report, in its order."""
 
+from sgno.report.frontier import Frontier
 from sgno.report.groups import Comparison
 from sgno.report.tables.ablation import ablation_table
 from sgno.report.tables.capacity import capacity_table
+from sgno.report.tables.frontier import frontier_table
 from sgno.report.tables.main import main_table
 from sgno.report.tables.sgno_x import sgno_x_ablation_table, sgno_x_table
 from sgno.report.tables.spectral import spectral_table
@@ -11,12 +13,13 @@ from sgno.report.tables.timing import timing_table
 from sgno.report.tables.transfer import transfer_table
 
 
-def all_tables(comparison: Comparison) -> list[Table]:
-    """Main, SGNO-X and its ablations if there are any, spectral, ablation, transfer, capacity, time."""
+def all_tables(comparison: Comparison, frontier: Frontier | None = None) -> list[Table]:
+    """Main; SGNO-X, its parts, the solver, if they were run; spectral, ablation, transfer, capacity, time."""
     tables = [
         main_table(comparison),
         sgno_x_table(comparison),
         sgno_x_ablation_table(comparison),
+        frontier_table(frontier) if frontier else None,
         spectral_table(comparison),
         ablation_table(comparison),
         transfer_table(comparison),

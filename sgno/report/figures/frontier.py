@@ -1,0 +1,43 @@
+"""Error against time for one step: SGNO-X below and to the left of the solver is a surrogate worth having."""
+
+import math
+
+from matplotlib.figure import Figure
+
+from sgno.report.figures.style import INK, figure_text, new_figure
+from sgno.report.frontier import Frontier
+from sgno.report.models import look
+
+_FAMILIES = {"exponax": ("solver (exponax), substeps", INK, "s"), "sgno-x": ("SGNO-X, inner steps", "", "o")}
+
+
+def frontier_figure(frontier: Frontier) -> Figure:
+    """Both families, points labelled with their number of parts; what overflowed stands at the top."""
+    figure = new_figure(6.4, 4.2)
+    axes = figure.subplots()
+    finite = [p.gmean100 for p in frontier.points if math.isfinite(p.gmean100) and p.gmean100 > 0]
+    top = 3 * max(finite, default=1.0)
+    for name, (label, color, marker) in _FAMILIES.items():
+        points = sorted((p for p in frontier.points if p.name == name), key=lambda p: p.seconds)
+        color = color or look(name).light
+        good = [p for p in points if 0 < p.gmean100 < math.inf]
+        times = [1e3 * p.seconds for p in good]
+        spread = [[1e3 * (p.seconds - p.low) for p in good], [1e3 * (p.high - p.seconds) for p in good]]
+        axes.errorbar(
+            times, [p.gmean100 for p in good], xerr=spread, color=color, marker=marker, capsize=2, label=label
+        )
+        lost = [p for p in points if not p.gmean100 < math.inf]
+        axes.plot([1e3 * p.seconds for p in lost], [top] * len(lost), "x", color=color, markersize=8)
+        for p in points:
+            height = p.gmean100 if p in good else top
+            text = str(p.divisions) + ("" if p in good else " overflows")
+            axes.annotate(
+                text, (1e3 * p.seconds, height), xytext=(5, 5), textcoords="offset points", fontsize=8
+            )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(f"milliseconds a step of {frontier.states} states")
+    axes.set_ylabel("GMean100")
+    axes.set_title(figure_text(f"{frontier.task}: accuracy against cost"))
+    axes.legend()
+    return figure
