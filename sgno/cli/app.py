@@ -3,6 +3,7 @@
 import typer
 
 from sgno.cli.bench import bench
+from sgno.cli.certify import certify
 from sgno.cli.console import guarded
 from sgno.cli.demo import demo
 from sgno.cli.explain import explain
@@ -37,6 +38,7 @@ _COMMANDS = (
     frontier,
     zoo,
     rollout,
+    certify,
     bench,
 )
 for command in _COMMANDS:

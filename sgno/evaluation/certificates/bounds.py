@@ -8,6 +8,7 @@ Numerical Algorithms, chapters 2, 3 and 24).
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -19,41 +20,38 @@ GELU_SPREAD = GELU_SLOPE - 0.5
 GELU_ROUNDINGS = 8
 # Computed singular values are off by p(m, n) 2^-53 of the largest; this allows p up to 9e5.
 NORM_MARGIN = 1e-10
-# Another compiled program may round the coefficients (exponentials, capped norms) differently by a few ulps of
-# float32, 1.2e-7 each: every constant is raised by this.
+# Another compiled program may round the coefficients (exponentials, capped norms) differently by a few ulps
+# of float32, 1.2e-7 each: every constant is raised by this.
 COEFFICIENT_MARGIN = 1e-5
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float64": 2.0**-53}
 
 
-def spectral_norm(matrices: np.ndarray) -> float:
+def spectral_norm(matrices: Any) -> float:
     """The largest spectral norm of matrices along the last two axes, never too small.
 
     Singular values in float64, raised by `NORM_MARGIN`; 0 if there is no matrix.
     """
-    if matrices.size == 0:
-        return 0.0
     wide = np.asarray(matrices, np.complex128 if np.iscomplexobj(matrices) else np.float64)
+    if wide.size == 0:
+        return 0.0
     if not np.isfinite(wide).all():
         return math.inf
     return float(np.linalg.norm(wide, ord=2, axis=(-2, -1)).max()) * (1 + NORM_MARGIN)
 
 
-def frobenius_norm(matrices: np.ndarray) -> float:
+def frobenius_norm(matrices: Any) -> float:
     """The largest Frobenius norm of matrices along the last two axes: the norm of their moduli at most."""
-    if matrices.size == 0:
-        return 0.0
-    return float(np.linalg.norm(np.asarray(matrices, np.complex128), axis=(-2, -1)).max()) * (1 + NORM_MARGIN)
+    norms = np.linalg.norm(np.asarray(matrices, np.complex128), axis=(-2, -1))
+    return float(norms.max(initial=0.0)) * (1 + NORM_MARGIN)
 
 
-def largest(values: np.ndarray) -> float:
+def largest(values: Any) -> float:
     """max |z|, raised by `NORM_MARGIN`; 0 of nothing."""
-    if values.size == 0:
-        return 0.0
-    return float(np.abs(np.asarray(values, np.complex128)).max()) * (1 + NORM_MARGIN)
+    return float(np.abs(np.asarray(values, np.complex128)).max(initial=0.0)) * (1 + NORM_MARGIN)
 
 
-def gamma(operations: float, unit: float) -> float:
+def gamma(operations: int, unit: float) -> float:
     """gamma_n = n u / (1 - n u): the relative error of a sum of products of `n` operations, in any order."""
     return operations * unit / (1 - operations * unit) if operations * unit < 1 else math.inf
 

@@ -87,8 +87,8 @@ def certify(steps: Sequence[AbstractStep], points: tuple[int, ...]) -> list[Cert
 
 def stack(steps: Sequence[AbstractStep]) -> AbstractStep:
     """Steps of one structure as one step whose arrays have a leading axis of seeds."""
-    first = jax.tree.structure(steps[0])
-    if any(jax.tree.structure(step) != first for step in steps):
+    shape = lambda step: (jax.tree.structure(step), [leaf.shape for leaf in jax.tree.leaves(step)])
+    if any(shape(step) != shape(steps[0]) for step in steps):
         raise InputError("The steps differ in more than their weights. Certify one setting at a time.")
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *steps)
 

@@ -26,7 +26,8 @@ class Evidence:
 
     - `delta`: the largest one-step error |f(u_t) - u_{t+1}| along them.
     - `size`: the largest norm of their states.
-    - `local`: the largest stretch found by power iteration: a *lower* estimate of the local Lipschitz constant.
+    - `local`: the largest stretch found by power iteration: a *lower* estimate of the local Lipschitz
+        constant.
     - `error`: the largest error e_t measured at each step, infinite once a rollout is.
     - `certified`, `indicated`: log10 of the finite-horizon bound with the certified constant (rounding
         included) and with `local`.

@@ -18,9 +18,9 @@ def finite_horizon(
 
         e_{t+1} <= (L + a) e_t + delta + 2 (a U + b).
 
-    Without rounding this is the paper's recursion e_{t+1} <= L e_t + delta, hence delta (L^t - 1)/(L - 1). The
-    float32 step differs from the map that is L-Lipschitz by at most a |u| + b at the true state, |u| <= U, and
-    at the predicted one, |u| <= U + e_t.
+    Without rounding this is the paper's recursion e_{t+1} <= L e_t + delta, hence delta (L^t - 1)/(L - 1).
+    The step as evaluated differs from the map that is L-Lipschitz by at most a |u| + b at the true state,
+    |u| <= U, and at the predicted one, |u| <= U + e_t.
 
     **Arguments:**
 

@@ -1,4 +1,4 @@
-"""What a step does along a rollout: one-step errors, measured errors, and how much it stretches differences."""
+"""What a step does along a rollout: one-step errors, errors, and how much it stretches differences."""
 
 from typing import NamedTuple
 
@@ -38,8 +38,8 @@ def measure(
     **Arguments:**
 
     - `reference`: true states, time first.
-    - `probes`: how many times along the rollout the stretch is estimated, at the predicted and the true state of
-        one sample each.
+    - `probes`: how many times along the rollout the stretch is estimated, at the predicted and the true state
+        of one sample each.
     - `iterations`: of the power iteration.
     """
     ready = step.prepare()
@@ -61,7 +61,7 @@ def measure(
 
 
 def local_lipschitz(
-    step: AbstractStep, u: Float[Array, "channels *points"], iterations: int, *, key: PRNGKeyArray
+    step: AbstractStep, u: Float[Array, "channels *points"], iterations: int | Array, *, key: PRNGKeyArray
 ) -> Float[Array, ""]:
     """|J x| / |x| for the Jacobian J of the step at u and a direction x found by power iteration on J^T J.
 

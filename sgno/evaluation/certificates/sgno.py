@@ -75,7 +75,9 @@ def parts(layer: Layer) -> dict[str, Any]:
             found["budget"] = layer.budget(lam.shape[1:])
     if layer.mixer is not None:
         # The residual update runs the mixer as it is.
-        real, imag = layer.mixer.capped() if layer.budget is not None else (layer.mixer.real, layer.mixer.imag)
+        real, imag = (
+            layer.mixer.capped() if layer.budget is not None else (layer.mixer.real, layer.mixer.imag)
+        )
         found |= {"mixer_real": real, "mixer_imag": imag}
     return found
 
@@ -102,27 +104,27 @@ def sgno_constants(step: PreparedSGNO, layer_parts: tuple[dict[str, np.ndarray],
     return SGNOConstants(layers, lift, head, raised(paper), raised(sharp))
 
 
-def through_gelu(first: np.ndarray, second: np.ndarray) -> float:
-    """Lip(W_2 gelu(W_1 .)), the smaller of ||W_2|| ||W_1|| Lip(gelu) and the bound with gelu(x) = x/2 + g(x)."""
+def through_gelu(first: Any, second: Any) -> float:
+    """Lip(W_2 gelu(W_1 .)) <= ||W_2|| ||W_1|| Lip(gelu), or less by gelu(x) = x/2 + g(x)."""
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     product = spectral_norm(second) * spectral_norm(first)
     return min(GELU_SLOPE * product, spectral_norm(second @ first) / 2 + GELU_SPREAD * product)
 
 
-def coupling_matrices(coupling: np.ndarray) -> np.ndarray:
+def coupling_matrices(coupling: Any) -> np.ndarray:
     """`(2, *modes, out, in)` as complex matrices, `(modes, out, in)`."""
-    matrices = coupling[0].astype(np.float64) + 1j * coupling[1]
+    matrices = np.asarray(coupling[0], np.float64) + 1j * np.asarray(coupling[1], np.float64)
     return matrices.reshape(-1, *matrices.shape[-2:])
 
 
-def split_rows(layer) -> tuple[np.ndarray, np.ndarray | None]:
+def split_rows(layer: PreparedLayer) -> tuple[np.ndarray, np.ndarray | None]:
     """B and W_1, which a prepared layer holds as one matrix."""
     width = layer.weight.shape[1]
     rows = np.asarray(layer.weight, np.float64)
     return rows[:width], rows[width:] if layer.second_weight is not None else None
 
 
-def _layer(layer, found: dict[str, np.ndarray], activation: float) -> LayerConstants:
+def _layer(layer: PreparedLayer, found: dict[str, np.ndarray], activation: float) -> LayerConstants:
     B, W1 = split_rows(layer)
     local = spectral_norm(B)
     # Without a generator the retained modes are carried as they are.
@@ -145,5 +147,15 @@ def _layer(layer, found: dict[str, np.ndarray], activation: float) -> LayerConst
     paper = activation * (local + max(1.0, carry) + max(1.0, phi) * budget * mixer * correction)
     sharp = activation * (linear + coupling * correction)
     return LayerConstants(
-        carry, phi, budget, mixer, coupling, correction, local, linear, activation, raised(paper), raised(sharp)
+        carry,
+        phi,
+        budget,
+        mixer,
+        coupling,
+        correction,
+        local,
+        linear,
+        activation,
+        raised(paper),
+        raised(sharp),
     )

@@ -1,12 +1,14 @@
 """How far an SGNO step evaluated in floating-point arithmetic can be from the same map in real arithmetic."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from sgno.evaluation.certificates.bounds import (
     GELU_ROUNDINGS,
     GELU_SLOPE,
+    NORM_MARGIN,
     frobenius_norm,
     gamma,
     raised,
@@ -37,7 +39,7 @@ def sgno_rounding(
     - `points`: the grid of the states.
     - `unit`: the unit roundoff u of the arithmetic, 2^-24 for float32.
     """
-    channels, width = step.num_channels, step.lift.weight.shape[0]
+    channels = step.num_channels
     W = np.asarray(step.lift.weight, np.float64)
     b = _size(step.lift.bias)
     # Coordinates lie in [0, 1], or are pairs of sine and cosine: at most d in mean square.
@@ -57,16 +59,15 @@ def sgno_rounding(
     head_error = spectral_norm(np.asarray(Q2.weight)) * hidden_error + out_error
     error = through_gelu(Q1.weight, Q2.weight) * error + head_error
     total = error + unit * (_STATE + out + error)
-    assert width == step.head.first.weight.shape[1]
     return raised(float(total[0])), raised(float(total[1]))
 
 
 def transform_error(points: tuple[int, ...], num_modes: int, unit: float) -> float:
     """The relative error of a truncated transform, either way, in the L2 norm.
 
-    Each coefficient is a sum of products along every axis with cosines and sines rounded to `unit`: gamma_n of
-    the sum of moduli, n the length of the sums, with a factor 2 for the complex products along each further
-    axis. M coefficients together: 2^d sqrt(M) gamma_n. The FFT, used for many modes, is more accurate.
+    Each coefficient is a sum of products along every axis with cosines and sines rounded to `unit`: gamma_n
+    of the sum of moduli, n the length of the sums, with a factor 2 for the complex products along each
+    further axis. M coefficients together: 2^d sqrt(M) gamma_n. The FFT, used for many modes, is better.
     """
     d = len(points)
     modes = 2 ** (d - 1) * num_modes**d
@@ -109,7 +110,7 @@ def _layer(
     return exact_out + exact_modes, total_error
 
 
-def _affine(weight, bias, norm: np.ndarray, unit: float) -> tuple[np.ndarray, np.ndarray]:
+def _affine(weight: Any, bias: Any, norm: np.ndarray, unit: float) -> tuple[np.ndarray, np.ndarray]:
     """The norm of W v + b for |v| <= norm, and the rounding error of computing it."""
     weight = np.asarray(weight, np.float64)
     size = _size(bias) * _ONE
@@ -117,5 +118,5 @@ def _affine(weight, bias, norm: np.ndarray, unit: float) -> tuple[np.ndarray, np
     return spectral_norm(weight) * norm + size, error
 
 
-def _size(bias: np.ndarray) -> float:
-    return float(np.linalg.norm(np.asarray(bias, np.float64))) * (1 + 1e-10)
+def _size(bias: Any) -> float:
+    return float(np.linalg.norm(np.asarray(bias, np.float64))) * (1 + NORM_MARGIN)

@@ -43,7 +43,7 @@ class SGNOXConstants:
 
 @dataclasses.dataclass(frozen=True)
 class FactorBounds:
-    """Of each factor's field D_a v for v in the trapping set: its largest value, its L2 norm, and max |D_a|."""
+    """Of each factor's field D_a v, v in the trapping set: its largest value, its L2 norm, and max |D_a|."""
 
     sup: np.ndarray
     size: np.ndarray
@@ -65,7 +65,7 @@ def _others(values: np.ndarray, term: Sequence[int], left_out: int) -> float:
 def factor_bounds(step: PreparedSGNOX) -> FactorBounds:
     """The bounds on the trapping set |v(k)| <= r(k); infinite without one.
 
-        max_x |D_a v| <= sum_k m(k) |D_a(k)| r(k),   |D_a v|² <= sum_k m(k) |D_a(k)|² r(k)².
+    max_x |D_a v| <= sum_k m(k) |D_a(k)| r(k),   |D_a v|² <= sum_k m(k) |D_a(k)|² r(k)².
     """
     D = np.abs(np.asarray(step.weights.D, np.complex128))
     axes = tuple(range(1, D.ndim))
@@ -77,17 +77,22 @@ def factor_bounds(step: PreparedSGNOX) -> FactorBounds:
     return FactorBounds(np.sum(m * reach, axis=axes), np.sqrt(np.sum(m * reach**2, axis=axes)), gain)
 
 
-def closure_gain(step: PreparedSGNOX, coefficient: np.ndarray, per_term: Sequence[float], linear: float) -> float:
+def closure_gain(
+    step: PreparedSGNOX, coefficient: np.ndarray, per_term: Sequence[float], linear: float
+) -> float:
     """The norm over channels of `coefficient` times the closure,
 
-        sqrt( sum_c ( sum_j max_k |coefficient_c P_cj| per_term_j + sum_d max_k |coefficient_c K_cd| linear )² ),
+        sqrt( sum_c ( sum_j max_k |a_c P_cj| per_term_j + linear sqrt( sum_d max_k |a_c K_cd|² ) )² ),
 
-    with `per_term` and `linear` what each feature contributes: Lipschitz constants, norms or errors.
+    with `a` the coefficient, and `per_term` and `linear` what each feature contributes: Lipschitz constants,
+    norms or errors.
     """
     P = np.asarray(step.weights.P, np.complex128)
     per_channel = []
     for c in range(len(P)):
-        total = sum(largest(coefficient[c] * P[c, j]) * per_term[j] for j in range(P.shape[1]))
+        weights = [largest(coefficient[c] * P[c, j]) for j in range(P.shape[1])]
+        # A product that contributes nothing needs no bound, though it may have none.
+        total = sum(weight * bound for weight, bound in zip(weights, per_term, strict=True) if weight > 0)
         if step.weights.K is not None:
             K = np.asarray(step.weights.K, np.complex128)
             total += linear * math.sqrt(sum(largest(coefficient[c] * K[c, d]) ** 2 for d in range(len(P))))

@@ -1,4 +1,4 @@
-"""How far an SGNO-X step evaluated in floating-point arithmetic can be from the same map in real arithmetic."""
+"""How far an SGNO-X step in floating-point arithmetic can be from the same map in real arithmetic."""
 
 import math
 
@@ -13,15 +13,15 @@ from sgno.evaluation.certificates.sgno_x import (
 )
 from sgno.models.sgno_x.prepared import PreparedSGNOX
 
-# An FFT of n points has a relative error of this many log2(n) units of rounding in the L2 norm at most; split-
-# radix transforms with accurate twiddles stay below 6 (Higham, section 24.1).
+# An FFT of n points has a relative error of this many log2(n) units of rounding in the L2 norm at most;
+# radix-2 transforms with accurate twiddles stay below 7 (Higham, theorem 24.2).
 _FFT_ROUNDINGS = 8
 # Clipping is exact; the modulus, its inverse square root and two products round this often.
 _PROJECT_ROUNDINGS = 8
 
 
 def sgno_x_rounding(step: PreparedSGNOX, constants: SGNOXConstants, unit: float) -> float:
-    """`b` with |fl(f)(u) - f(u)| <= b for every state u: all stages lie in the trapping set, so b is one number.
+    """`b` with |fl(f)(u) - f(u)| <= b for every state u, as all stages lie in the trapping set.
 
     What each inner step adds passes through those behind it with the inner Lipschitz constant:
     E <- inner E + (what an inner step adds). Infinite without a trapping set.
@@ -45,9 +45,7 @@ def sgno_x_rounding(step: PreparedSGNOX, constants: SGNOXConstants, unit: float)
         return raised(float(error + fft * (R + error)))
 
 
-def _inner(
-    step: PreparedSGNOX, R: float, fft: float, project: float, unit: float, points: int
-) -> float:
+def _inner(step: PreparedSGNOX, R: float, fft: float, project: float, unit: float, points: int) -> float:
     """What the rounding of one inner step adds to its result."""
     tableau = step.tableau
     bounds = factor_bounds(step)

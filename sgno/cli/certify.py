@@ -1,0 +1,225 @@
+"""`sgno certify`"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sgno.cli.console import console, emit_json
+from sgno.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgno.evaluation.certificates import Certificate, Evidence
+    from sgno.models.weights import Weights
+
+_SHOWN_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def certify(
+    weights: Annotated[
+        list[str],
+        typer.Argument(help="Weights files, run folders or names of `sgno zoo`; several seeds go together."),
+    ],
+    data: Annotated[
+        Path | None, typer.Option(help="Trajectories to compare with: .npy, .npz, HDF5 or zarr.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="The array inside --data, if it holds several.")] = None,
+    layout: Annotated[str | None, typer.Option(help="The order of its axes, for example 'n t c x'.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Compare with the test data of this task; 'recorded' is the one of the training."),
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Trajectories to roll out.")] = 10,
+    steps: Annotated[int | None, typer.Option(help="Steps to roll out. [default: all there are]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the figures; with data. [default: none is drawn]")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
+    ] = False,
+):
+    """What is guaranteed of a trained SGNO or SGNO-X: bounds that hold for every input, rounding included.
+
+    With data also the finite-horizon error bound beside the error really measured. A zoo model or a run
+    folder is compared with the test data of its own task.
+    """
+    if samples < 1 or (steps is not None and steps < 1):
+        raise InputError(f"--samples {samples} --steps {steps}: use at least one of each.")
+    from sgno.data.trajectories import default_cache
+    from sgno.models.weights import load_weights
+    from sgno.study.compilation import use_compilation_cache
+    from sgno.zoo import find
+
+    cache = cache or default_cache()
+    use_compilation_cache(cache)
+    loaded = [(name, load_weights(find(name))) for name in weights]
+    results = []
+    for names, group in _groups(loaded):
+        own_task = not Path(names[0]).is_file()
+        reference = _reference(group[0], data, key, layout, task, own_task, samples, steps, cache)
+        results += _certify_group(names, group, reference, out)
+    if json:
+        emit_json({"certificates": results})
+
+
+def _groups(loaded: Sequence[tuple[str, "Weights"]]) -> list[tuple[list[str], list["Weights"]]]:
+    """Weights of one model, grid and task together: their seeds are certified in one batch."""
+    groups: dict[Any, tuple[list[str], list[Weights]]] = {}
+    for name, one in loaded:
+        task = one.provenance.get("job", {}).get("task", {}).get("name")
+        names, members = groups.setdefault((str(one.config.to_json()), one.grid, task), ([], []))
+        names.append(name)
+        members.append(one)
+    return list(groups.values())
+
+
+def _reference(
+    weights: "Weights", data, key, layout, task, own_task: bool, samples: int, steps: int | None, cache: Path
+) -> "np.ndarray | None":
+    """`(samples, times, channels, *points)` to compare with, or None."""
+    import numpy as np
+
+    last = None if steps is None else steps + 1
+    if data is not None:
+        from sgno.data.source import open_source
+
+        source = open_source(data, key=key, layout=layout, prefer=("u", "test", "train"))
+        if len(source.shape[3:]) != weights.grid.num_spatial_dims or source.shape[2] != weights.grid.channels:
+            raise InputError(
+                f"{source.name} has (channels, *points) = {source.shape[2:]}, but the model was trained on "
+                f"{weights.grid.shape}. Give data of the same channels and axes, or another --layout."
+            )
+        if source.shape[1] < 2:
+            raise InputError(f"{source.name} has one time only. A step needs two.")
+        return source.read(slice(samples), slice(last))
+    recorded = weights.provenance.get("job", {}).get("task")
+    if task is None and not (own_task and recorded):
+        return None
+    from sgno.data.trajectories import load_trajectories
+    from sgno.tasks import Task, get_task
+
+    if task in (None, "recorded"):
+        if not recorded:
+            raise InputError(
+                "The weights do not say what they were trained on. Name a --task, or give --data."
+            )
+        chosen = Task.from_json(recorded)
+    else:
+        assert task is not None
+        chosen = get_task(task)
+    test = load_trajectories(chosen, cache).test
+    if test.shape[2] != weights.grid.channels or test.ndim - 3 != weights.grid.num_spatial_dims:
+        raise InputError(
+            f"{chosen.name} has states of shape {test.shape[2:]}, but the model was trained on "
+            f"{weights.grid.shape}. Choose a --task of the same channels and axes."
+        )
+    return np.asarray(test[:samples, :last])
+
+
+def _certify_group(
+    names: list[str], group: list["Weights"], reference: "np.ndarray | None", out: Path | None
+) -> list[dict[str, Any]]:
+    from sgno.evaluation.certificates import certify as certify_steps
+    from sgno.evaluation.certificates import gather_evidence
+    from sgno.evaluation.certificates.words import found, guaranteed
+
+    points = group[0].grid.points if reference is None else reference.shape[3:]
+    trained = [weights.step for weights in group]
+    certificates = certify_steps(trained, points)
+    evidence = [None] * len(group) if reference is None else gather_evidence(trained, certificates, reference)
+    results = []
+    for name, certificate, seen in zip(names, certificates, evidence, strict=True):
+        words = guaranteed(certificate) + (found(certificate, seen) if seen else [])
+        _print_constants(name, certificate)
+        content: dict[str, Any] = {"weights": name, **certificate.to_json(), "words": words}
+        if seen is not None:
+            _print_horizon(name, seen)
+            content["evidence"] = seen.to_json()
+            if out is not None:
+                content["figures"] = _draw(name, content["evidence"], words, out)
+        for line in words:
+            console.print(line)
+        results.append(content)
+    return results
+
+
+def _print_constants(name: str, certificate: "Certificate") -> None:
+    from rich.table import Table
+
+    from sgno.evaluation.certificates.sgno_x import SGNOXConstants
+
+    constants = certificate.constants
+    table = Table(title=f"{name}: certified constants (upper bounds)", title_justify="left")
+    if isinstance(constants, SGNOXConstants):
+        row = {
+            "carry": _text(constants.carry),
+            "with growth": _text(constants.linear),
+            "closure": _text(constants.closure),
+            "inner step": _text(constants.inner),
+            "inner steps": str(constants.inner_steps),
+            "whole step": _text(constants.step),
+            "R": _text(constants.ball),
+        }
+        for heading in row:
+            table.add_column(heading, justify="right")
+        table.add_row(*row.values())
+    else:
+        columns = {
+            "carry": "carry",
+            "phi_1": "phi1",
+            "budget": "budget",
+            "mixer": "mixer",
+            "corr.": "correction",
+            "local": "local",
+            "q": "paper",
+            "sharp q": "sharp",
+        }
+        for heading in ("layer", *columns):
+            table.add_column(heading, justify="right")
+        for i, layer in enumerate(constants.layers):
+            table.add_row(str(i), *(_text(getattr(layer, field)) for field in columns.values()))
+        table.caption = (
+            f"lift {_text(constants.lift)}, head {_text(constants.head)}; whole step 1 + head (prod q) lift: "
+            f"{_text(constants.paper)} by the paper's q, {_text(constants.sharp)} by the sharper one"
+        )
+    console.print(table)
+
+
+def _print_horizon(name: str, evidence: "Evidence") -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{name}: error of the rollout and its bounds", title_justify="left")
+    for heading in ("step", "measured e_t", "certified bound", "with the local estimate (indication)"):
+        table.add_column(heading, justify="right")
+    last = len(evidence.error)
+    for t in sorted({*(t for t in _SHOWN_STEPS if t < last), last}):
+        bounds = (_power(bound[t - 1]) for bound in (evidence.certified, evidence.indicated))
+        table.add_row(str(t), _text(evidence.error[t - 1]), *bounds)
+    console.print(table)
+
+
+def _draw(name: str, evidence: dict[str, Any], words: list[str], out: Path) -> list[str]:
+    from sgno.files import make_folder
+    from sgno.report.figures.certificate import certificate_figure
+    from sgno.report.figures.style import save, styled
+
+    safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name).strip("_")[-80:]
+    with styled():
+        paths = save(certificate_figure(name, evidence, words), make_folder(out), f"certificate_{safe}")
+    for path in paths:
+        console.print(f"Figure: {path}")
+    return [str(path) for path in paths]
+
+
+def _text(x: float) -> str:
+    return f"{x:.4g}"
+
+
+def _power(log10: float) -> str:
+    return f"{10**log10:.3g}" if abs(log10) < 300 else f"1e{log10:+.0f}"
