@@ -1,8 +1,8 @@
 """Baselines under our loop score what they score under APEBench's own trainer, both run by us.
 
 APEBench's side is kept in `results/apebench`, one file a pair and seed, and run where a file is missing (some
-minutes each); ours is in `results/desk`. `python validation/test_apebench_agreement.py` fills in what is missing
-and prints the comparison.
+minutes each); ours is in `results/desk`. `python validation/test_apebench_agreement.py` fills in what is
+missing and prints the comparison.
 """
 
 import json
