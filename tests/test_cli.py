@@ -1,5 +1,6 @@
 """The command line as a user meets it: real processes, real signals."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -8,6 +9,8 @@ import sys
 import time
 
 import pytest
+
+from sgno.models.registry import get_model, with_settings
 
 SMALL = [
     "--points",
@@ -68,7 +71,8 @@ def test_run_prints_one_json_object_and_answers_again_from_the_store(place):
         (["run", "ks1d", "--seeds", "0"], "at least one seed"),
         (["run", "ks1d", "--set", "width"], "is not NAME=VALUE"),
         (["run", "ks1d", "--set", "depth=3"], "Unknown setting of sgno 'depth'"),
-        (["run", "ks1d", "--set", "width=wide"], "width=wide is not a int"),
+        (["run", "ks1d", "--set", "width=wide"], "width takes int"),
+        (["run", "ks1d", "--model", "sgno-x", "--set", "stages=many"], "stages takes int or none"),
         (["run", "ks1d", "--set", "coordinates=polar"], "coordinates='polar' is unknown"),
         (["run", "ks1d", "--precision", "float16"], "Unknown precision 'float16'"),
         (["run", "ks1d", "--rate", "nan"], "peak_rate=nan must be positive"),
@@ -132,3 +136,11 @@ def test_help_does_not_import_jax(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.split() == ["False", "False"], done.stderr
+
+
+def test_settings_are_read_by_the_type_of_their_field():
+    config = get_model("sgno-x", 1)
+    texts = {"stages": "4", "forcing": "true", "margin": "2.5", "generator": "real", "inner_steps": "none"}
+    changed = with_settings(config, texts)
+    wanted = {"stages": 4, "forcing": True, "margin": 2.5, "generator": "real", "inner_steps": None}
+    assert changed == dataclasses.replace(config, **wanted)

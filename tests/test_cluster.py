@@ -11,8 +11,6 @@ from sgno.study.executor import News, run_study
 from sgno.study.job import run_job
 from sgno.study.store import Store
 
-pytest.importorskip("distributed")
-
 
 def test_a_study_survives_the_death_of_a_worker(tmp_path, cache):
     from sgno.study.cluster import DaskCluster

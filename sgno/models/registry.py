@@ -1,8 +1,10 @@
 """Every model by name, with one setting per spatial dimension."""
 
+import contextlib
 import dataclasses
+import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from sgno.errors import InputError, unknown_name
 from sgno.models.apebench_adapter import ApebenchConfig
@@ -117,7 +119,8 @@ def get_model(name: str, num_spatial_dims: int) -> ModelConfig:
 
 def with_settings(config: ModelConfig, settings: Mapping[str, str]) -> ModelConfig:
     """A config with fields replaced by values given as text, as on a command line."""
-    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    fields = get_type_hints(type(config))
+    fields = {field.name: fields[field.name] for field in dataclasses.fields(config)}
     changed = {}
     for name, text in settings.items():
         if name not in fields:
@@ -126,13 +129,23 @@ def with_settings(config: ModelConfig, settings: Mapping[str, str]) -> ModelConf
     return dataclasses.replace(config, **changed)
 
 
-def _parse_like(current: Any, name: str, text: str) -> Any:
-    try:
-        if isinstance(current, bool):
-            return {"true": True, "false": False}[text.lower()]
-        return type(current)(text)
-    except (KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{name}={text} is not a {type(current).__name__}.") from error
+def _parse_like(kind: Any, name: str, text: str) -> Any:
+    """A text as a value of a field's type; of several types the first that fits, `none` where None is one."""
+    choices = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    for choice in choices:
+        if choice is type(None):
+            if text.lower() == "none":
+                return None
+        elif choice is bool:
+            if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+        elif choice in (int, float):
+            with contextlib.suppress(ValueError):
+                return choice(text)
+        elif choice is str or get_origin(choice) is Literal:
+            return text
+    plain = " or ".join(getattr(choice, "__name__", str(choice)) for choice in choices)
+    raise InputError(f"{name}={text} does not fit: {name} takes {plain.replace('NoneType', 'none')}.")
 
 
 def config_from_json(content: Mapping[str, Any]) -> ModelConfig:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sgno.errors import InputError
-from sgno.study.executor import Event
+from sgno.study.executor import Event, drain
 
 _TOPIC = "sgno"
 LOCAL = "local"
@@ -89,13 +89,7 @@ class DaskCluster:
         future.add_done_callback(lambda done, call_id=call["id"]: self._on_done(call_id, done))
 
     def events(self, timeout: float) -> Iterator[Event]:
-        try:
-            heard = [self._heard.get(timeout=timeout)]
-        except queue.Empty:
-            return
-        while not self._heard.empty():
-            heard.append(self._heard.get())
-        for event in heard:
+        for event in drain(self._heard, timeout):
             if event.kind in ("done", "lost"):
                 self._calls.pop(event.id, None)
             yield event

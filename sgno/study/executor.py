@@ -5,11 +5,12 @@ so local processes and a cluster run the same `sgno.study.perform.perform`.
 """
 
 import json
+import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from sgno.study.job import CHECKPOINT_SECONDS, Job
 from sgno.study.store import Store
@@ -29,6 +30,20 @@ class Event(NamedTuple):
     kind: Literal["started", "progress", "done", "lost"]
     id: str
     content: dict[str, Any]
+
+
+Heard = TypeVar("Heard")
+
+
+def drain(heard: "queue.Queue[Heard]", timeout: float) -> list[Heard]:
+    """All that is in a queue, waiting at most so many seconds for a first entry."""
+    try:
+        entries = [heard.get(timeout=timeout)]
+    except queue.Empty:
+        return []
+    while not heard.empty():
+        entries.append(heard.get())
+    return entries
 
 
 @runtime_checkable

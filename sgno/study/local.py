@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sgno.errors import InputError
-from sgno.study.executor import Event, encode
+from sgno.study.executor import Event, drain, encode
 
 # How long workers may take to write a checkpoint after Ctrl-C.
 _STOP_SECONDS = 20.0
@@ -109,13 +109,7 @@ class LocalProcesses:
         idle.send(call)
 
     def events(self, timeout: float) -> Iterator[Event]:
-        try:
-            heard = [self._heard.get(timeout=timeout)]
-        except queue.Empty:
-            return
-        while not self._heard.empty():
-            heard.append(self._heard.get())
-        for worker, message in heard:
+        for worker, message in drain(self._heard, timeout):
             if message is None:
                 yield from self._bury(worker)
             else:
