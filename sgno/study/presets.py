@@ -122,10 +122,10 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "beyond",
-            "SGNO-X: the ten tasks by the paper's budget (5 seeds in 1D, 3 in 2D at 64² and 3D at 16³), its "
+            "SGNO-X: the ten tasks by the paper's budget (5 seeds in 1D, 3 in 2D at 64² and 3D), its "
             "best recipe, its ablations, five further scenarios",
             _BEYOND,
-            {1: Budget(5), 2: Budget(3, {"num_points": 64}), 3: Budget(3, {"num_points": 16})},
+            {1: Budget(5), 2: Budget(3, {"num_points": 64}), 3: Budget(3)},
             transfer_points=(128, 256),
             estimate_seconds=60.0,
         ),
