@@ -6,7 +6,9 @@ from sgno.cli.bench import bench
 from sgno.cli.certify import certify
 from sgno.cli.console import guarded
 from sgno.cli.demo import demo
+from sgno.cli.evaluate import evaluate
 from sgno.cli.explain import explain
+from sgno.cli.export import export
 from sgno.cli.frontier import frontier
 from sgno.cli.models import models
 from sgno.cli.report import report
@@ -38,6 +40,8 @@ _COMMANDS = (
     frontier,
     zoo,
     rollout,
+    evaluate,
+    export,
     certify,
     bench,
 )

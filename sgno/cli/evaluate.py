@@ -1,0 +1,167 @@
+"""`sgno evaluate`"""
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sgno.cli.console import console, emit_json
+from sgno.errors import InputError
+
+
+def evaluate(
+    weights: Annotated[
+        str,
+        typer.Argument(metavar="WEIGHTS", help="A weights file, a run's folder, or a name of `sgno zoo`."),
+    ],
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="Reference trajectories (samples, times, channels, *points): npy, npz, HDF5 or zarr."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for evaluation.json, curves.npz and the figure.")] = Path(
+        "evaluation"
+    ),
+    samples: Annotated[int | None, typer.Option(help="Only the first so many trajectories.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Only the first so many steps.")] = None,
+    tau: Annotated[float, typer.Option(help="The nRMSE up to which a rollout counts as stable.")] = 0.2,
+    key: Annotated[str | None, typer.Option(help="Which array of the file. [default: test or u]")] = None,
+    layout: Annotated[
+        str | None, typer.Option(help='The axes of the array, such as "sample time space channel".')
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier evaluation.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
+    ] = False,
+):
+    """Score a trained model on trajectories: roll out from each first state, compare at every step.
+
+    Writes nRMSE, correlation and spectral errors per step and trajectory, GMean100, the stable step, energy
+    spectra, and a figure of them.
+    """
+    for name, value in (("--samples", samples), ("--steps", steps)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} {value} must be at least 1.")
+    if not 0 < tau < float("inf"):
+        raise InputError(f"--tau {tau} must be positive.")
+    _check_out(out, force)
+    from sgno.cli.progress import bar
+    from sgno.data.source import open_source
+    from sgno.evaluation.blocks import evaluate_blocks
+    from sgno.models.weights import load_weights
+    from sgno.zoo import find
+
+    loaded = load_weights(find(weights))
+    source = open_source(data, key=key, layout=layout, prefer=("test", "u"))
+    shape = _chosen_shape(source, loaded.grid, samples, steps)
+    with bar("evaluate", shape[0]) as advance:
+        scored = evaluate_blocks(
+            loaded.step, lambda chosen: source.read(chosen, slice(0, shape[1])), shape, on_progress=advance
+        )
+    summary = {"weights": weights, "data": str(data), "shape": list(shape), **_summary(scored, tau)}
+    _write(out, summary, scored, tau, force)
+    _say(summary, out)
+    if json:
+        emit_json({**summary, "out": str(out)})
+
+
+def _check_out(out: Path, force: bool) -> None:
+    if not out.exists():
+        return
+    if not force:
+        raise InputError(f"{out} exists already. Choose another --out, or add --force to replace it.")
+    if not (out / "evaluation.json").is_file():
+        raise InputError(f"{out} is not an earlier evaluation, so it is not replaced. Choose another --out.")
+
+
+def _chosen_shape(source, grid, samples: int | None, steps: int | None) -> tuple[int, ...]:
+    if source.grid.channels != grid.channels or source.grid.num_spatial_dims != grid.num_spatial_dims:
+        raise InputError(
+            f"{source.name} has states of shape {source.grid.shape}, the model was made for {grid.shape}. "
+            "The points per axis may differ, the channels and the number of axes may not."
+        )
+    if source.shape[1] < 2:
+        raise InputError(
+            f"{source.name} has one time only, so there is no step to compare. Give two or more."
+        )
+    count = source.shape[0] if samples is None else min(samples, source.shape[0])
+    times = source.shape[1] if steps is None else min(steps + 1, source.shape[1])
+    return (count, times, *source.shape[2:])
+
+
+def _summary(scored, tau: float) -> dict[str, Any]:
+    import numpy as np
+
+    from sgno.evaluation.scores import HORIZON, phase_average
+    from sgno.study.job import number
+
+    spectral = scored.spectral._asdict()
+    phase = spectral.pop("phase")
+    with np.errstate(over="ignore", invalid="ignore"):
+        averages = {name: number(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
+        correlation = np.asarray(scored.correlation, np.float64).mean(axis=1)
+    return {
+        "gmean100": number(scored.gmean100),
+        "tau": tau,
+        "stable_step": scored.stable_step(tau),
+        "nonfinite_steps": scored.nonfinite_steps,
+        "spectral": {**averages, "phase": number(phase_average(phase))},
+        "mean_nrmse": [number(x) for x in scored.mean_nrmse],
+        "mean_correlation": [number(x) for x in correlation],
+    }
+
+
+def _write(out: Path, summary: dict[str, Any], scored, tau: float, force: bool) -> None:
+    import numpy as np
+
+    from sgno.files import new_folder, write_json
+    from sgno.report.figures.evaluation import evaluation_figure
+    from sgno.report.figures.style import save, styled
+
+    last = len(scored.nrmse)
+    shown = sorted({min(10, last), last})
+    with styled():
+        figure = evaluation_figure(
+            scored.nrmse,
+            scored.correlation,
+            [(t, scored.spectrum[t - 1], scored.reference_spectrum[t - 1]) for t in shown],
+            title=f"{summary['weights']} on {summary['data']}, {summary['shape'][0]} trajectories",
+            tau=tau,
+            stable_step=summary["stable_step"],
+        )
+        if force and out.exists():
+            shutil.rmtree(out)
+        with new_folder(out) as folder:
+            save(figure, folder, "evaluation")
+            np.savez(
+                folder / "curves.npz",
+                allow_pickle=False,
+                nrmse=scored.nrmse,
+                correlation=scored.correlation,
+                **{f"spectral_{name}": np.asarray(e) for name, e in scored.spectral._asdict().items()},
+                spectrum=scored.spectrum,
+                reference_spectrum=scored.reference_spectrum,
+            )
+            write_json(folder / "evaluation.json", summary)
+
+
+def _say(summary: dict[str, Any], out: Path) -> None:
+    from rich.table import Table
+
+    shown = lambda value: "non-finite" if value is None else f"{value:.4g}"
+    table = Table(title=f"{summary['weights']} on {summary['data']}", title_justify="left")
+    for heading in ("step", "nRMSE", "correlation"):
+        table.add_column(heading, justify="right")
+    last = len(summary["mean_nrmse"])
+    for t in sorted({t for t in (1, 10, 100, 200, last) if t <= last}):
+        error, correlation = summary["mean_nrmse"][t - 1], summary["mean_correlation"][t - 1]
+        table.add_row(str(t), shown(error), shown(correlation))
+    console.print(table)
+    console.print(
+        f"GMean100 {shown(summary['gmean100'])}, stable for {summary['stable_step']} of {last} steps "
+        f"(nRMSE up to {summary['tau']:g}), {summary['nonfinite_steps']} non-finite. Wrote {out}.",
+        soft_wrap=True,
+        markup=False,
+    )

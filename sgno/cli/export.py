@@ -1,0 +1,137 @@
+"""`sgno export`"""
+
+import shutil
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sgno.cli.console import console, emit_json
+from sgno.errors import InputError
+
+# Agreement that is promised, relative to the largest value of the state.
+TOLERANCE = 1e-5
+
+
+class Target(str, Enum):
+    """What a step can be exported to."""
+
+    stablehlo = "stablehlo"
+    torch = "torch"
+
+
+def export(
+    weights: Annotated[
+        str,
+        typer.Argument(metavar="WEIGHTS", help="A weights file, a run's folder, or a name of `sgno zoo`."),
+    ],
+    to: Annotated[
+        Target, typer.Option(help="StableHLO (any model), or a PyTorch module (SGNO, SGNO-X, linear).")
+    ],
+    out: Annotated[Path, typer.Option(help="File to write for stablehlo, folder to write for torch.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    check: Annotated[bool, typer.Option(help="Run the export once and compare it with the model.")] = True,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
+    ] = False,
+):
+    """Export a trained model for use without this package.
+
+    stablehlo: one file with program and weights, for any batch: jax.export.deserialize(bytes).call(u).
+    torch: a folder with step.py, settings.json and weights.npz, which needs torch and numpy only:
+    from step import load; u_next = load()(u).
+    """
+    from sgno.models.weights import load_weights
+    from sgno.zoo import find
+
+    loaded = load_weights(find(weights))
+    if out.exists():
+        if not force:
+            raise InputError(f"{out} exists already. Choose another name, or add --force to replace it.")
+        _remove(out, to)
+    if to is Target.stablehlo:
+        from sgno.export import export_stablehlo
+
+        export_stablehlo(out, loaded.step, loaded.grid)
+        difference = _stablehlo_difference(out, loaded) if check else None
+    else:
+        from sgno.export import export_torch
+
+        export_torch(out, loaded.step, loaded.grid, {"weights": weights, **loaded.provenance})
+        difference = _torch_difference(out, loaded) if check else None
+    summary = {
+        "weights": weights,
+        "to": to.value,
+        "out": str(out),
+        "bytes": sum(f.stat().st_size for f in ([out] if out.is_file() else out.iterdir()) if f.is_file()),
+        "state": list(loaded.grid.shape),
+        "largest_difference": difference,
+    }
+    console.print(f"Wrote {out} ({summary['bytes'] / 1000:,.0f} kB).", markup=False, soft_wrap=True)
+    _say(difference, check)
+    if json:
+        emit_json(summary)
+
+
+def _remove(out: Path, to: Target) -> None:
+    """Make way, but only for what an export could have written."""
+    if to is Target.stablehlo and out.is_file():
+        out.unlink()
+    elif to is Target.torch and (out / "settings.json").is_file() and (out / "step.py").is_file():
+        shutil.rmtree(out)
+    else:
+        raise InputError(f"{out} was not written by an export to {to.value}. Choose another name.")
+
+
+def _states(grid) -> Any:
+    """Two smooth states of size one, to compare on."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    axes = tuple(range(2, 2 + grid.num_spatial_dims))
+    noise = np.fft.rfftn(rng.normal(size=(2, *grid.shape)), axes=axes)
+    sizes = [*(np.fft.fftfreq(n, 1 / n) for n in grid.points[:-1]), np.arange(grid.points[-1] // 2 + 1)]
+    k_squared = sum(k**2 for k in np.meshgrid(*sizes, indexing="ij"))
+    u = np.fft.irfftn(noise * np.exp(-k_squared / 20), s=grid.points, axes=axes)
+    return (u / np.abs(u).max()).astype(np.float32)
+
+
+def _difference(found, loaded, u) -> float:
+    import equinox as eqx
+    import numpy as np
+
+    expected = np.asarray(eqx.filter_jit(lambda step, u: step.prepare().batch(u))(loaded.step, u))
+    return float(np.abs(np.asarray(found) - expected).max() / max(np.abs(expected).max(), 1e-30))
+
+
+def _stablehlo_difference(out: Path, loaded) -> float:
+    import jax.export
+
+    u = _states(loaded.grid)
+    found = jax.export.deserialize(bytearray(out.read_bytes())).call(u)
+    return _difference(found, loaded, u)
+
+
+def _torch_difference(out: Path, loaded) -> float | None:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        return None
+    import torch
+
+    from sgno.export.torch_step import load
+
+    u = _states(loaded.grid)
+    with torch.no_grad():
+        found = load(out)(torch.from_numpy(u)).numpy()
+    return _difference(found, loaded, u)
+
+
+def _say(difference: float | None, check: bool) -> None:
+    if difference is not None:
+        fits = difference <= TOLERANCE
+        text = f"It agrees with the model to {difference:.1e} of the largest value."
+        console.print(text if fits else f"[yellow]{text} More than {TOLERANCE:g} was promised.[/yellow]")
+    elif check:
+        console.print("It was not compared with the model: torch is not installed here.")

@@ -1,0 +1,140 @@
+"""A trained step as a PyTorch module that needs neither this package nor JAX: a folder of three files.
+
+OUT/step.py         the module, the same text for every export
+OUT/settings.json   which model, its sizes, where the weights come from
+OUT/weights.npz     coefficients as plain float32 arrays
+"""
+
+import functools
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgno.errors import InputError
+from sgno.export.stablehlo import single_precision
+from sgno.files import new_folder, write_bytes, write_json
+from sgno.models.linear import Linear
+from sgno.models.sgno import SGNO
+from sgno.models.sgno_x import SGNOX
+from sgno.models.sgno_x.trapping import sup_bound
+from sgno.models.step import AbstractStep, Grid
+
+
+class Parts(NamedTuple):
+    """What the module text needs: settings as JSON, coefficients as float32 arrays."""
+
+    settings: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+def export_torch(folder: Path, step: AbstractStep, grid: Grid, provenance: Mapping[str, Any] | None = None):
+    """Write a step as a PyTorch module, whole or not at all.
+
+    **Arguments:**
+
+    - `folder`: becomes `step.py`, `settings.json` and `weights.npz`; must not exist.
+    - `step`: an SGNO, an SGNO-X or a linear step, normalised or not.
+    - `grid`: the states it was trained on.
+    - `provenance`: kept in `settings.json`.
+
+    **Raises:** `InputError` for any other step: those can be exported as StableHLO.
+    """
+    parts = torch_parts(single_precision(step), grid)
+    identity = {"center": np.zeros(grid.channels), "scale": np.ones(grid.channels)}
+    arrays = {name: np.asarray(a, np.float32) for name, a in {**identity, **parts.arrays}.items()}
+    settings = {
+        **parts.settings,
+        "channels": grid.channels,
+        "points": list(grid.points),
+        "provenance": dict(provenance or {}),
+    }
+    if Path(folder).exists():
+        raise InputError(f"{folder} exists already. Choose another name or delete it.")
+    with new_folder(folder) as beside:
+        text = files("sgno.export").joinpath("torch_step.py").read_bytes()
+        write_bytes(beside / "step.py", [text])
+        np.savez(beside / "weights.npz", allow_pickle=False, **arrays)
+        write_json(beside / "settings.json", json.loads(json.dumps(settings)))
+
+
+@functools.singledispatch
+def torch_parts(step: AbstractStep, grid: Grid) -> Parts:
+    """The coefficients of a step for `torch_step.py`."""
+    raise InputError(
+        f"A {type(step).__name__} has no PyTorch form: only SGNO, SGNO-X and linear steps have one. "
+        "Export it with --to stablehlo, which takes every model."
+    )
+
+
+def _pair(name: str, value: Any) -> dict[str, np.ndarray]:
+    """A complex array as its two parts."""
+    value = np.asarray(value)
+    return {f"{name}.real": value.real, f"{name}.imag": np.ascontiguousarray(np.imag(value))}
+
+
+@torch_parts.register
+def _(step: Linear, grid: Grid) -> Parts:
+    return Parts({"kind": "linear"}, {"M.real": np.asarray(step.M_real), "M.imag": np.asarray(step.M_imag)})
+
+
+@torch_parts.register
+def _(step: SGNO, grid: Grid) -> Parts:
+    prepared = jax.jit(lambda step: step.prepare())(step)
+    width = prepared.lift.weight.shape[0]
+    arrays: dict[str, Any] = {
+        "lift.weight": prepared.lift.weight,
+        "lift.bias": prepared.lift.bias,
+        "head.first.weight": prepared.head.first.weight,
+        "head.first.bias": prepared.head.first.bias,
+        "head.second.weight": prepared.head.second.weight,
+        "head.second.bias": prepared.head.second.bias,
+    }
+    for i, layer in enumerate(prepared.layers):
+        arrays[f"layers.{i}.local.weight"] = layer.weight[:width]
+        arrays[f"layers.{i}.local.bias"] = layer.bias[:width]
+        if layer.carry is not None:
+            # The carry is real; as a complex number it multiplies like the rest.
+            arrays |= _pair(f"layers.{i}.carry", jnp.moveaxis(layer.carry, -1, 0))
+        if layer.coupling is not None:
+            coupling = np.moveaxis(np.asarray(layer.coupling), (-2, -1), (1, 2))
+            arrays |= _pair(f"layers.{i}.coupling", coupling[0] + 1j * coupling[1])
+            arrays[f"layers.{i}.first.weight"] = layer.weight[width:]
+            arrays[f"layers.{i}.first.bias"] = layer.bias[width:]
+            arrays[f"layers.{i}.second.weight"] = layer.second_weight
+            arrays[f"layers.{i}.second.bias"] = layer.second_bias
+    settings = {
+        "kind": "sgno",
+        "num_modes": step.num_modes,
+        "num_blocks": len(step.layers),
+        "coordinates": step.coordinates,
+    }
+    return Parts(settings, arrays)
+
+
+@torch_parts.register
+def _(step: SGNOX, grid: Grid) -> Parts:
+    ready = jax.jit(lambda step: step.on_grid(grid.points))(step)
+    weights, tableau = ready.weights, ready.tableau
+    arrays: dict[str, Any] = {}
+    for name in ("decay", "half_decay", "first", "middle", "last"):
+        arrays |= _pair(name, getattr(tableau, name))
+    arrays |= _pair("half_first", tableau.half)
+    for name in ("K", "D", "P", "f", "T"):
+        if getattr(weights, name) is not None:
+            arrays |= _pair(name, getattr(weights, name))
+    if weights.r is not None:
+        arrays |= {"r": weights.r, "bound": sup_bound(weights.r, grid.points)}
+    settings = {
+        "kind": "sgno-x",
+        "stages": tableau.stages,
+        "inner_steps": ready.inner_steps,
+        "products": [list(term) for term in step.terms.products],
+        "factor_channels": step.terms.channels.tolist(),
+    }
+    return Parts(settings, arrays)
