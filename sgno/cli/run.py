@@ -43,6 +43,10 @@ def run(
     cache: Annotated[
         Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
     ] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(help="Also track with tensorboard, wandb (offline) or both: --track tensorboard,wandb"),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
     ] = False,
@@ -62,7 +66,9 @@ def run(
     from sgno.study.store import Store
     from sgno.tasks import get_task
     from sgno.training.config import TrainConfig
+    from sgno.training.tracking import parse_trackers
 
+    trackers = parse_trackers(track)
     chosen = get_task(task).with_options(
         num_points=points,
         num_train_samples=train_samples,
@@ -85,22 +91,36 @@ def run(
     cache = cache or default_cache()
     use_compilation_cache(cache)
     jobs = [Job(chosen, model, config, protocol, first_seed + i) for i in range(seeds)]
-    records = [_run_shown(job, store, cache, run_job) for job in jobs]
+    records = [_run_shown(job, store, cache, run_job, trackers) for job in jobs]
     summary = _summary(chosen.name, model, records, store)
     _print_table(summary, records)
     if json:
         emit_json(summary)
 
 
-def _run_shown(job, store, cache, run_job) -> dict[str, Any]:
-    """One job under a progress bar."""
+def _run_shown(job, store, cache, run_job, trackers: list[str]) -> dict[str, Any]:
+    """One job under a progress bar, heard by its trackers."""
     from sgno.cli.progress import training_bar
+    from sgno.training.tracking import numbers_of, tracking
 
     label = f"{job.task.name} {job.model_name} seed {job.seed}"
-    if not store.is_finished(job.id):
-        console.print(f"{label}: preparing data and compiling ...")
-    with training_bar(label, job.train.updates) as advance:
-        record = run_job(job, store, cache=cache, on_progress=advance)
+    if store.is_finished(job.id):
+        return store.record(job.id)
+    console.print(f"{label}: preparing data and compiling ...")
+    folder = store.root / "tracking" / job.id
+    with (
+        tracking(trackers, folder, label, job.to_json()) as heard_by,
+        training_bar(label, job.train.updates) as advance,
+    ):
+
+        def on_progress(progress) -> None:
+            advance(progress)
+            for tracker in heard_by:
+                tracker.log(progress.update, numbers_of(progress))
+
+        record = run_job(job, store, cache=cache, on_progress=on_progress)
+        for tracker in heard_by:
+            tracker.log(job.train.updates, {key: record[key] for key in ("gmean100", "stable_step")})
     if record["diverged_at"] is not None:
         console.print(
             f"[yellow]{label}: the loss became non-finite at update {record['diverged_at']}.[/yellow]"

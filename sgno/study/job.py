@@ -18,7 +18,7 @@ from sgno.errors import InputError
 from sgno.evaluation.evaluate import Evaluation, evaluate
 from sgno.evaluation.sample import sample_reference, sample_rollout
 from sgno.evaluation.scores import HORIZON, phase_average
-from sgno.files import content_id, new_folder, save_arrays, write_json
+from sgno.files import content_id, new_folder, save_arrays, write_bytes, write_json
 from sgno.models.config import ModelConfig
 from sgno.models.count import count_parameters
 from sgno.models.registry import config_from_json
@@ -31,6 +31,7 @@ from sgno.tasks import Task
 from sgno.training.config import TrainConfig
 from sgno.training.loop import Progress, TrainResult, initial_state, train
 from sgno.training.state import load_checkpoint, save_checkpoint
+from sgno.training.tracking import METRICS, JsonLines, numbers_of
 
 CHECKPOINT_SECONDS = 30.0
 TAU = 0.2
@@ -155,12 +156,14 @@ def _train(
         except InputError:
             # Damaged or foreign: the job is still well defined, so it starts afresh.
             path.unlink(missing_ok=True)
+    lines = JsonLines(store.metrics(job.id), after=0 if state is None else int(state.update))
     latest: list[Progress] = []
     saved_at = time.monotonic()
 
     def remember(progress: Progress) -> None:
         nonlocal saved_at
         latest[:] = [progress]
+        lines.log(progress.update, numbers_of(progress))
         if on_progress is not None:
             on_progress(progress)
         if time.monotonic() - saved_at > checkpoint_seconds:
@@ -173,6 +176,8 @@ def _train(
         if latest:
             save_checkpoint(path, latest[0].state, latest[0].losses, settings)
         raise
+    finally:
+        lines.close()
 
 
 def _scores(scored: Evaluation) -> dict[str, Any]:
@@ -238,6 +243,8 @@ def _write(
         save_arrays(folder / "sample.sgno", {"id": job.id}, {"states": states})
         config = result.step.resolved(job.model)
         save_weights(folder / "weights.sgno", result.step, config, data.grid, provenance)
+        write_bytes(folder / METRICS, [store.metrics(job.id).read_bytes()])
         write_json(folder / "record.json", record)
     store.checkpoint(job.id).unlink(missing_ok=True)
+    store.metrics(job.id).unlink(missing_ok=True)
     store.forget_failure(job.id)

@@ -4,8 +4,9 @@
     ROOT/jobs/ID/curves.sgno    errors per step, spectra, losses
     ROOT/jobs/ID/sample.sgno    one predicted test trajectory, for pictures
     ROOT/jobs/ID/weights.sgno   the trained step
+    ROOT/jobs/ID/metrics.jsonl  loss and speed while it was trained
     ROOT/truth/DATA.sgno        the same test trajectory of the reference
-    ROOT/checkpoints/ID.sgno    a run that is under way
+    ROOT/checkpoints/ID.sgno    a run that is under way, and its metrics so far (ID.jsonl)
     ROOT/failed/ID.json         a job that ended in an error
     ROOT/claims/ID              held by the process that works on the job
     ROOT/timings/ID.json        what a setting costs on this machine, for estimates
@@ -50,6 +51,10 @@ class Store:
 
     def checkpoint(self, job_id: str) -> Path:
         return self.root / "checkpoints" / f"{job_id}.sgno"
+
+    def metrics(self, job_id: str) -> Path:
+        """The metrics of a run that is under way."""
+        return self.root / "checkpoints" / f"{job_id}.jsonl"
 
     def truth(self, data_id: str) -> Path:
         return self.root / "truth" / f"{data_id}.sgno"
