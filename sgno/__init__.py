@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sgno.models.step import Grid as Grid
     from sgno.models.weights import load_weights as load_weights
     from sgno.models.weights import save_weights as save_weights
+    from sgno.study.fit import Fit as Fit
+    from sgno.study.fit import fit as fit
     from sgno.tasks import Task as Task
     from sgno.tasks import get_task as get_task
     from sgno.training import TrainConfig as TrainConfig
@@ -35,6 +37,7 @@ _HOME = {
     "AbstractStep": "sgno.models.step",
     "CNO": "sgno.models.cno",
     "Evaluation": "sgno.evaluation",
+    "Fit": "sgno.study.fit",
     "Grid": "sgno.models.step",
     "Linear": "sgno.models.linear",
     "SGNO": "sgno.models.sgno",
@@ -44,6 +47,7 @@ _HOME = {
     "TrainConfig": "sgno.training",
     "count_parameters": "sgno.models.count",
     "evaluate": "sgno.evaluation",
+    "fit": "sgno.study.fit",
     "get_model": "sgno.models.registry",
     "get_task": "sgno.tasks",
     "load": "sgno.zoo",

@@ -54,10 +54,10 @@ def test_every_model_of_the_registry_runs_and_its_weights_load(name, tmp_path, c
     assert record["gmean100"] is not None and record["params"] > 0
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
     loaded = load_weights(store.weights(job.id))
-    from sgno.data import load_trajectories
+    from sgno.data.load import load_data
     from sgno.evaluation import evaluate
 
-    again = evaluate(loaded.step, load_trajectories(job.task, cache).test)
+    again = evaluate(loaded.step, load_data(job.task, cache).test)
     assert again.gmean100 == pytest.approx(record["gmean100"], rel=1e-6)
 
 

@@ -10,6 +10,7 @@ from sgno.cli.evaluate import evaluate
 from sgno.cli.explain import explain
 from sgno.cli.export import export
 from sgno.cli.frontier import frontier
+from sgno.cli.fit import fit
 from sgno.cli.models import models
 from sgno.cli.report import report
 from sgno.cli.reproduce import reproduce
@@ -34,6 +35,7 @@ _COMMANDS = (
     tasks,
     models,
     run,
+    fit,
     reproduce,
     report,
     explain,

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from sgno.data.scenario import make_scenario
+from sgno.data.source import Source
+from sgno.data.survey import Moments
 from sgno.errors import InputError
 from sgno.files import checksum, content_id, make_folder, new_folder, read_json, write_json
 from sgno.models.step import Grid
@@ -20,11 +22,16 @@ SOLVER_PACKAGES = ("apebench", "exponax")
 
 @dataclasses.dataclass(frozen=True)
 class Trajectories:
-    """`(samples, times, channels, *points)` for training and for testing, memory-mapped."""
+    """`(samples, times, channels, *points)` for training and for testing, memory-mapped.
+
+    Those of a user may have a training part that is left on disk, a validation part, and moments.
+    """
 
     id: str
-    train: np.ndarray
+    train: np.ndarray | Source
     test: np.ndarray
+    validation: np.ndarray | None = None
+    moments: Moments | None = None
 
     @property
     def grid(self) -> Grid:

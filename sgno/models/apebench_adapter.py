@@ -142,6 +142,16 @@ class ApebenchConfig(ModelConfig):
                 )
         _known(activation, "activation", activation_fn_dict)
 
+    def for_grid(self, grid: Grid) -> "ApebenchConfig":
+        """Fewer modes or levels where the grid does not carry those of the string."""
+        name, *numbers = self.network.split(";")
+        if name.lower() == "fno":
+            numbers[0] = str(min(int(numbers[0]), min(grid.points) // 2))
+        elif name.lower() in ("unet", "mounet"):
+            halvings = min((n & -n).bit_length() - 1 for n in grid.points)
+            numbers[1] = str(max(1, min(int(numbers[1]), halvings)))
+        return ApebenchConfig(";".join((name, *numbers)))
+
     def build(self, grid: Grid, *, key: PRNGKeyArray) -> ApebenchStep:
         """The network that APEBench makes from the same string and the same key.
 

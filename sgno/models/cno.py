@@ -204,6 +204,13 @@ class CNOConfig(ModelConfig):
             if (value := getattr(self, name)) < minimum:
                 raise InputError(f"{name}={value} must be at least {minimum}.")
 
+    def for_grid(self, grid: Grid) -> "CNOConfig":
+        """As many levels as the grid can be halved, at least one."""
+        levels = self.num_levels
+        while levels > 1 and any(n % 2**levels or n < 2 * 2**levels for n in grid.points):
+            levels -= 1
+        return dataclasses.replace(self, num_levels=levels)
+
     def build(self, grid: Grid, *, key: PRNGKeyArray) -> CNO:
         """A fresh CNO.
 

@@ -16,10 +16,17 @@ class ModelConfig(abc.ABC):
     whose fields are plain JSON values, checked in `__post_init__`."""
 
     kind: ClassVar[str]
+    # Whether the model has the form of an equation, which a shift of the states would spoil.
+    keeps_zero: ClassVar[bool] = False
 
     @abc.abstractmethod
     def build(self, grid: Grid, *, key: PRNGKeyArray) -> AbstractStep:
         """A freshly initialised step for states of shape `grid.shape`."""
+
+    def for_grid(self, grid: Grid) -> "ModelConfig":
+        """These settings, reduced where a grid cannot carry them and widened where its channels need it."""
+        del grid
+        return self
 
     def recipe(self) -> Mapping[str, Any]:
         """Training settings this model asks for where they differ from the protocol's defaults."""

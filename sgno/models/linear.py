@@ -157,6 +157,7 @@ class LinearConfig(ModelConfig):
     """
 
     kind: ClassVar[str] = "linear"
+    keeps_zero: ClassVar[bool] = True
 
     ridge: float = 1e-12
 

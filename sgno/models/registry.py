@@ -11,6 +11,7 @@ from sgno.models.apebench_adapter import ApebenchConfig
 from sgno.models.cno import CNOConfig
 from sgno.models.config import ModelConfig
 from sgno.models.linear import LinearConfig
+from sgno.models.normalised import NormalisedConfig
 from sgno.models.sgno import SGNOConfig
 from sgno.models.sgno_x.config import SGNOXConfig
 
@@ -96,7 +97,8 @@ SGNO_X_ABLATIONS = tuple(
 )
 
 _KINDS: dict[str, type[ModelConfig]] = {
-    config.kind: type(config) for entry in MODELS.values() for config in entry.configs.values()
+    NormalisedConfig.kind: NormalisedConfig,
+    **{config.kind: type(config) for entry in MODELS.values() for config in entry.configs.values()},
 }
 
 

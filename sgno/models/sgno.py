@@ -46,6 +46,14 @@ class SGNOConfig(ModelConfig):
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown. Use one of {get_args(kind)}.")
 
+    def for_grid(self, grid: Grid) -> "SGNOConfig":
+        """As many modes as the grid carries at most, and a width that does not squeeze many channels."""
+        return dataclasses.replace(
+            self,
+            num_modes=min(self.num_modes, min(grid.points) // 2),
+            width=max(self.width, 2 * grid.channels),
+        )
+
     def build(self, grid: Grid, *, key: PRNGKeyArray) -> "SGNO":
         check_enough_points(grid.points, self.num_modes)
         settings = dataclasses.asdict(self)

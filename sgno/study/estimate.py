@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sgno.data.trajectories import load_trajectories
+from sgno.data.load import load_data
+from sgno.data.own import start_part
 from sgno.errors import InputError
 from sgno.files import content_id, read_json, write_json
 from sgno.study.executor import Executor
@@ -68,11 +69,11 @@ class _Enough(Exception):
 
 def measure(job: Job, store: Store, cache: Path) -> Timing:
     """Prepare a job and make a few updates. Its data and compiled programs stay in the cache for the run."""
-    load_trajectories(job.task, cache)
+    load_data(job.task, cache)
     start = time.perf_counter()
-    data = load_trajectories(job.task, cache)
+    data = load_data(job.task, cache)
     key = jax.random.PRNGKey(job.seed)
-    step = job.model.build(data.grid, key=key).warm_start(data.train, key=key)
+    step = job.model.build(data.grid, key=key).warm_start(start_part(data.train), key=key)
     marks: list[float] = [time.perf_counter()]
     counts: list[int] = [0]
 

@@ -13,7 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from sgno.data.trajectories import Trajectories, data_id, load_trajectories, solver_versions
+from sgno.data.load import id_of_data, load_data, task_from_json
+from sgno.data.own import OwnTask, start_part
+from sgno.data.trajectories import Trajectories, solver_versions
+from sgno.data.units import Normalise, choose_units
 from sgno.errors import InputError
 from sgno.evaluation.evaluate import Evaluation, evaluate
 from sgno.evaluation.sample import sample_reference, sample_rollout
@@ -21,6 +24,7 @@ from sgno.evaluation.scores import HORIZON, phase_average
 from sgno.files import content_id, new_folder, save_arrays, write_bytes, write_json
 from sgno.models.config import ModelConfig
 from sgno.models.count import count_parameters
+from sgno.models.normalised import Normalised, NormalisedConfig
 from sgno.models.registry import config_from_json
 from sgno.models.step import AbstractStep
 from sgno.models.weights import save_weights
@@ -41,20 +45,22 @@ TRANSFER_SAMPLES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Settings of one run, as plain data. `transfer_points` are finer grids to score the same weights on."""
+    """Settings of one run, as plain data. `transfer_points` are finer grids to score the same weights on;
+    `normalise` are the units the model learns in."""
 
-    task: Task
+    task: Task | OwnTask
     model_name: str
     model: ModelConfig
     train: TrainConfig
     seed: int = 0
     transfer_points: tuple[int, ...] = ()
+    normalise: Normalise = "none"
 
     @property
     def id(self) -> str:
         """A hash of the settings that decide the result and of the solver versions."""
-        content = self.to_json()
-        del content["model_name"], content["task"]["name"]
+        content = {**self.to_json(), "task": self.task.data_settings()}
+        del content["model_name"]
         return content_id({**content, "solver": solver_versions()})
 
     def to_json(self) -> dict[str, Any]:
@@ -65,17 +71,20 @@ class Job:
             "train": self.train.to_json(),
             "seed": self.seed,
             "transfer_points": list(self.transfer_points),
+            # Left out where there is none, as it was before there were any: ids are made of this.
+            **({} if self.normalise == "none" else {"normalise": self.normalise}),
         }
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "Job":
         return Job(
-            Task.from_json(content["task"]),
+            task_from_json(content["task"]),
             content["model_name"],
             config_from_json(content["model"]),
             TrainConfig.from_json(content["train"]),
             content["seed"],
             tuple(content["transfer_points"]),
+            content.get("normalise", "none"),
         )
 
 
@@ -84,12 +93,14 @@ def run_job(
     store: Store,
     *,
     cache: Path | None = None,
+    data: Trajectories | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> dict[str, Any]:
     """Run a job to its end, or answer from the store if it is finished.
 
-    An interrupted job leaves a checkpoint from which the next call goes on, bit for bit.
+    An interrupted job leaves a checkpoint from which the next call goes on, bit for bit. `data` are the
+    trajectories of its task, if they are at hand.
 
     **Returns:**
 
@@ -99,24 +110,35 @@ def run_job(
         return store.record(job.id)
     store.create()
     with jax.enable_x64(job.train.precision == "float64"):
-        return _run(job, store, cache, on_progress, checkpoint_seconds)
+        return _run(job, store, cache, data, on_progress, checkpoint_seconds)
 
 
 def _run(
-    job: Job, store: Store, cache: Path | None, on_progress, checkpoint_seconds: float
+    job: Job,
+    store: Store,
+    cache: Path | None,
+    data: Trajectories | None,
+    on_progress,
+    checkpoint_seconds: float,
 ) -> dict[str, Any]:
     started = time.perf_counter()
     reset_peak()
-    data = load_trajectories(job.task, cache)
+    data = load_data(job.task, cache) if data is None else data
+    units = choose_units(job.normalise, data.moments)
+    learned = data.train if units is None else units.apply(data.train)
     # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
     init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
     # Drawn in float32 whatever the precision, so that one seed means one start.
     with jax.enable_x64(False):
         step = job.model.build(data.grid, key=init_key)
-        step = step.warm_start(data.train, key=jax.random.fold_in(init_key, 1))
+        step = step.warm_start(start_part(learned), key=jax.random.fold_in(init_key, 1))
     trained_from = time.perf_counter()
-    result = _train(job, step, data.train, store, shuffle_key, on_progress, checkpoint_seconds)
+    result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
+    config = result.step.resolved(job.model)
+    if units is not None:
+        config = NormalisedConfig(config, units.mean, units.scale)
+        result = result._replace(step=Normalised(result.step, units.mean, units.scale))
     scored = evaluate(result.step, data.test, precision=job.train.precision)
     transfer = {str(n): _transfer(job, result.step, n, cache) for n in job.transfer_points}
 
@@ -128,6 +150,7 @@ def _run(
         "params": count.params,
         "params_real": count.real,
         **_scores(scored),
+        **_validation(job, data, result.step),
         "transfer": transfer,
         "diverged_at": result.diverged_at,
         "final_loss": number(result.losses[-100:].mean() if len(result.losses) else float("nan")),
@@ -139,7 +162,7 @@ def _run(
         "machine": machine(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
-    _write(job, store, data, result, scored, record)
+    _write(job, store, data, result, config, scored, record)
     return record
 
 
@@ -195,8 +218,18 @@ def _scores(scored: Evaluation) -> dict[str, Any]:
     }
 
 
+def _validation(job: Job, data: Trajectories, step: AbstractStep) -> dict[str, Any]:
+    """Scores on the validation part, if there is one: what models and settings may be chosen by."""
+    if data.validation is None:
+        return {}
+    scored = evaluate(step, data.validation, precision=job.train.precision)
+    return {"validation": {"gmean100": number(scored.gmean100), "stable_step": scored.stable_step(TAU)}}
+
+
 def _transfer(job: Job, step: AbstractStep, num_points: int, cache: Path | None) -> dict[str, Any]:
     """Scores of the same weights on another grid; only the test data of that grid is needed."""
+    if not isinstance(job.task, Task):
+        raise InputError("Finer grids of your own data are not known. Leave transfer_points empty.")
     finer = dataclasses.replace(
         job.task,
         num_points=num_points,
@@ -204,7 +237,7 @@ def _transfer(job: Job, step: AbstractStep, num_points: int, cache: Path | None)
         train_steps=1,
         num_test_samples=min(TRANSFER_SAMPLES, job.task.num_test_samples),
     )
-    data = load_trajectories(finer, cache)
+    data = load_data(finer, cache)
     scored = _scores(evaluate(step, data.test, precision=job.train.precision))
     return {"data": data.id, **scored}
 
@@ -220,10 +253,11 @@ def _write(
     store: Store,
     data: Trajectories,
     result: TrainResult,
+    config: ModelConfig,
     scored: Evaluation,
     record: dict[str, Any],
 ) -> None:
-    truth = store.truth(data_id(job.task))
+    truth = store.truth(id_of_data(job.task))
     if not truth.exists():
         save_arrays(truth, {"task": job.task.to_json()}, {"states": sample_reference(data.test)})
     thin = max(1, len(result.losses) // 1000)
@@ -241,7 +275,6 @@ def _write(
         save_arrays(folder / "curves.sgno", {"id": job.id}, curves)
         states = sample_rollout(result.step, data.test[0], job.train.precision)
         save_arrays(folder / "sample.sgno", {"id": job.id}, {"states": states})
-        config = result.step.resolved(job.model)
         save_weights(folder / "weights.sgno", result.step, config, data.grid, provenance)
         write_bytes(folder / METRICS, [store.metrics(job.id).read_bytes()])
         write_json(folder / "record.json", record)

@@ -11,10 +11,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from sgno.data.source import Source
 from sgno.models.step import AbstractStep
-from sgno.training.batches import batch_plan, num_windows, take_windows
+from sgno.training.batches import take_windows
 from sgno.training.config import TrainConfig
-from sgno.training.sharding import replicate, shard_batch, shard_seeds
+from sgno.training.feed import Resident, Streamed, feed
+from sgno.training.sharding import shard_batch, shard_seeds
 from sgno.training.state import TrainState
 
 # The most updates in one dispatch, and how long one should take: progress and Ctrl-C wait for it.
@@ -65,7 +67,7 @@ def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
 
 def train(
     step: AbstractStep,
-    trajectories: Float[Array, "samples times channels *points"] | np.ndarray,
+    trajectories: Float[Array, "samples times channels *points"] | np.ndarray | Source,
     config: TrainConfig,
     *,
     key: PRNGKeyArray,
@@ -78,7 +80,7 @@ def train(
     **Arguments:**
 
     - `step`: the step to start from.
-    - `trajectories`: `(samples, times, channels, *points)`.
+    - `trajectories`: `(samples, times, channels, *points)`; a `Source` is streamed in blocks.
     - `config`: the protocol.
     - `key`: orders the mini-batches (and draws the noise, if any).
     - `state`, `losses`: where an interrupted run stopped; training goes on exactly as if it had not.
@@ -92,13 +94,14 @@ def train(
     if state is None:
         state = initial_state(step, config, key=key)
     frozen = split(step)[1]
-    run = _run(state, frozen, trajectories, config, losses, on_progress, mapped=False)
+    with feed(trajectories, config, [state.key]) as data:
+        run = _run(state, frozen, data, config, losses, on_progress, mapped=False)
     return run.result(eqx.combine(run.state.params, frozen), run.state, run.losses)
 
 
 def train_seeds(
     steps: Sequence[AbstractStep],
-    trajectories: Float[Array, "samples times channels *points"] | np.ndarray,
+    trajectories: Float[Array, "samples times channels *points"] | np.ndarray | Source,
     config: TrainConfig,
     *,
     keys: Sequence[PRNGKeyArray],
@@ -117,15 +120,9 @@ def train_seeds(
     stack = lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
     states = [initial_state(step, config, key=key) for step, key in zip(steps, keys, strict=True)]
     frozen = [split(step)[1] for step in steps]
-    run = _run(
-        jax.tree.map(stack, *states),
-        jax.tree.map(stack, *frozen),
-        trajectories,
-        config,
-        None,
-        on_progress,
-        mapped=True,
-    )
+    stacked, rest = jax.tree.map(stack, *states), jax.tree.map(stack, *frozen)
+    with feed(trajectories, config, keys) as data:
+        run = _run(stacked, rest, data, config, None, on_progress, mapped=True)
     results = []
     for i, rest in enumerate(frozen):
         state = jax.tree.map(lambda leaf, i=i: leaf[i], run.state)
@@ -149,7 +146,7 @@ class _Run(NamedTuple):
 def _run(
     state: TrainState,
     frozen: AbstractStep,
-    trajectories: Array | np.ndarray,
+    source: Resident | Streamed,
     config: TrainConfig,
     losses: np.ndarray | None,
     on_progress: Callable[[Progress], None] | None,
@@ -157,27 +154,26 @@ def _run(
     mapped: bool,
 ) -> _Run:
     """Dispatch after dispatch until the last update or until every loss is non-finite."""
-    data = jnp.asarray(trajectories, config.precision)
-    windows = data.shape[0] * num_windows(data.shape[1], config.unroll)
-    keys = state.key if mapped else state.key[None]
-    plans = [batch_plan(windows, config.updates, config.batch_size, key=key) for key in keys]
-    plan = np.stack(plans, axis=1) if mapped else plans[0]
-    dispatch = _make_dispatch(config, loss_scale(data, config), mapped)
-    data = replicate(data)
+    first = source.at(0)
+    dispatch = _make_dispatch(config, loss_scale(first.data, config), mapped)
+    seeds = first.order.shape[1]
+    del first
     if mapped:
-        state, frozen = shard_seeds(state, len(plans)), shard_seeds(frozen, len(plans))
+        state, frozen = shard_seeds(state, seeds), shard_seeds(frozen, seeds)
 
     done = int(jnp.max(state.update))
-    history = np.full((config.updates, *plan.shape[1:-1]), np.nan)
+    history = np.full((config.updates, *((seeds,) if mapped else ())), np.nan)
     if losses is not None:
         history[:done] = losses[:done]
     chunk, timed_updates, timed_seconds = 1, 0, 0.0
     alive = True
     while done < config.updates and alive:
-        count = min(chunk, config.updates - done)
-        order = np.zeros((_MAX_CHUNK, *plan.shape[1:]), np.int32)
-        order[:count] = plan[done : done + count]
         start = time.perf_counter()
+        data, rows = source.at(done)
+        rows = rows if mapped else rows[:, 0]
+        count = min(chunk, len(rows))
+        order = np.zeros((_MAX_CHUNK, *rows.shape[1:]), np.int32)
+        order[:count] = rows[:count]
         state, recorded = dispatch(state, frozen, data, shard_batch(jnp.asarray(order), mapped), count)
         recorded = np.asarray(recorded[:count], np.float64)
         elapsed = time.perf_counter() - start

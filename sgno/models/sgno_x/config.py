@@ -62,6 +62,7 @@ class SGNOXConfig(ModelConfig):
     """
 
     kind: ClassVar[str] = "sgno-x"
+    keeps_zero: ClassVar[bool] = True
 
     start: Start = "data"
     generator: GeneratorKind = "complex"
