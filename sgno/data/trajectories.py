@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import shutil
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -20,15 +21,18 @@ from sgno.tasks import Task
 SOLVER_PACKAGES = ("apebench", "exponax")
 
 
+Train = TypeVar("Train", bound=np.ndarray | Source)
+
+
 @dataclasses.dataclass(frozen=True)
-class Trajectories:
+class Trajectories(Generic[Train]):
     """`(samples, times, channels, *points)` for training and for testing, memory-mapped.
 
     Those of a user may have a training part that is left on disk, a validation part, and moments.
     """
 
     id: str
-    train: np.ndarray | Source
+    train: Train
     test: np.ndarray
     validation: np.ndarray | None = None
     moments: Moments | None = None
@@ -55,7 +59,7 @@ def data_id(task: Task) -> str:
     return content_id({"task": task.data_settings(), "solver": solver_versions()})
 
 
-def load_trajectories(task: Task, cache: Path | None = None) -> Trajectories:
+def load_trajectories(task: Task, cache: Path | None = None) -> Trajectories[np.ndarray]:
     """The task's data, from the cache or made now by APEBench.
 
     A damaged entry is made again. Two processes that ask at once each write their own copy
@@ -98,7 +102,7 @@ def check_finite(data: np.ndarray, what: str) -> None:
             )
 
 
-def _read(folder: Path) -> Trajectories | None:
+def _read(folder: Path) -> Trajectories[np.ndarray] | None:
     """The cached data, or None if anything about it is not as it was written."""
     try:
         meta = read_json(folder / "meta.json")
