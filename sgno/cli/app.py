@@ -9,8 +9,8 @@ from sgno.cli.demo import demo
 from sgno.cli.evaluate import evaluate
 from sgno.cli.explain import explain
 from sgno.cli.export import export
-from sgno.cli.frontier import frontier
 from sgno.cli.fit import fit
+from sgno.cli.frontier import frontier
 from sgno.cli.models import models
 from sgno.cli.report import report
 from sgno.cli.reproduce import reproduce
