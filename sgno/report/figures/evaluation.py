@@ -44,7 +44,7 @@ def evaluation_figure(
     errors.set_yscale("log")
     errors.axhline(tau, color=SOFT, linewidth=0.9, linestyle=":")
     errors.set_title(f"nRMSE: {stable_step} steps below {tau:g}")
-    correlations.set_ylim(top=1.02)
+    correlations.set_ylim(min(0.0, correlations.get_ylim()[0]), 1.02)
     correlations.set_title("correlation with the reference")
     for i, (step, model, reference) in enumerate(spectra):
         fade = 1.0 if i == len(spectra) - 1 else 0.45
