@@ -88,7 +88,8 @@ def march(
         jax.block_until_ready(u)
         elapsed = time.perf_counter() - begin
         first, done = done // every, done + count
-        frames, numbers = jax.tree.map(lambda x, n=done // every - first: np.asarray(x[:n]), kept)
+        # Cut as numpy arrays: as a JAX array every length would be one more compiled program.
+        frames, numbers = jax.tree.map(lambda x, n=done // every - first: np.asarray(x)[:n], kept)
         yield Piece(done, first, frames, numbers, np.asarray(nonfinite_at))
         # The first dispatch compiles, so it says nothing of speed.
         grow = 2 * count if done == count else count * _PIECE_SECONDS / max(elapsed, 1e-6)

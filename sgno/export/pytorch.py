@@ -20,6 +20,7 @@ from sgno.errors import InputError
 from sgno.export.stablehlo import single_precision
 from sgno.files import new_folder, write_bytes, write_json
 from sgno.models.linear import Linear
+from sgno.models.normalised import Normalised
 from sgno.models.sgno import SGNO
 from sgno.models.sgno_x import SGNOX
 from sgno.models.sgno_x.trapping import sup_bound
@@ -76,6 +77,13 @@ def _pair(name: str, value: Any) -> dict[str, np.ndarray]:
     """A complex array as its two parts."""
     value = np.asarray(value)
     return {f"{name}.real": value.real, f"{name}.imag": np.ascontiguousarray(np.imag(value))}
+
+
+@torch_parts.register
+def _(step: Normalised, grid: Grid) -> Parts:
+    parts = torch_parts(step.step, grid)
+    units = {"center": np.asarray(step.mean), "scale": np.asarray(step.scale)}
+    return Parts(parts.settings, {**parts.arrays, **units})
 
 
 @torch_parts.register

@@ -15,6 +15,7 @@ import sgno
 from sgno.export import export_torch
 from sgno.export.torch_step import load
 from sgno.models.linear import LinearConfig
+from sgno.models.normalised import NormalisedConfig
 from sgno.models.sgno import SGNOConfig
 from sgno.models.sgno_x import SGNOXConfig
 from sgno.models.step import Grid
@@ -31,6 +32,7 @@ def steps():
     yield "residual", SGNOConfig(3, 4, 1, coordinates="periodic", update="residual"), GRIDS[1]
     yield "nocorrection", SGNOConfig(3, 4, 1, coordinates="none", correction="none"), GRIDS[2]
     yield "linear", LinearConfig(), GRIDS[2]
+    yield "normalised", NormalisedConfig(LinearConfig(), (0.5, -1.0), (2.0, 3.0)), GRIDS[2]
 
 
 CASES = {name: (config, grid) for name, config, grid in steps()}
