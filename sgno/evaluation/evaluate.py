@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from sgno.evaluation.errors import correlation, nrmse
+from sgno.evaluation.monitor import Reference, Signals, modes_of, observe
 from sgno.evaluation.scores import gmean, mean_over_trajectories, nonfinite_steps, stable_step
 from sgno.evaluation.spectra import SpectralErrors, energy_spectrum, spectral_errors
 from sgno.models.step import AbstractStep
@@ -19,13 +20,17 @@ _CHUNK_NUMBERS = 16_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """Errors of a closed-loop rollout, `(times, trajectories)` each, and spectra `(times, radius)`."""
+    """Errors of a closed-loop rollout, `(times, trajectories)` each, and spectra `(times, radius)`.
+
+    `signals` are those of the monitor, if there was one.
+    """
 
     nrmse: np.ndarray
     correlation: np.ndarray
     spectral: SpectralErrors
     spectrum: np.ndarray
     reference_spectrum: np.ndarray
+    signals: Signals | None = None
 
     @property
     def mean_nrmse(self) -> np.ndarray:
@@ -43,7 +48,13 @@ class Evaluation:
         return stable_step(self.mean_nrmse, tau)
 
 
-def evaluate(step: AbstractStep, reference: np.ndarray, *, precision: str = "float32") -> Evaluation:
+def evaluate(
+    step: AbstractStep,
+    reference: np.ndarray,
+    *,
+    precision: str = "float32",
+    watch: Reference | None = None,
+) -> Evaluation:
     """Roll out from the first state of each reference trajectory and compare step by step.
 
     **Arguments:**
@@ -51,6 +62,7 @@ def evaluate(step: AbstractStep, reference: np.ndarray, *, precision: str = "flo
     - `step`: any step.
     - `reference`: `(trajectories, times, channels, *points)`, possibly a memory map: it is read in pieces.
     - `precision`: dtype of the rollout.
+    - `watch`: `reference_statistics` of the training data, to watch the rollout by as one without a truth.
 
     **Returns:**
 
@@ -61,20 +73,25 @@ def evaluate(step: AbstractStep, reference: np.ndarray, *, precision: str = "flo
     chunk = int(np.clip(_CHUNK_NUMBERS // per_step, 1, num_steps))
     # One length for all pieces but the last, so that the scan compiles at most twice.
     u = jnp.asarray(reference[:, 0], precision)
+    start = None if watch is None else modes_of(u)
     pieces = []
-    for start in range(1, num_steps + 1, chunk):
-        truth = np.moveaxis(reference[:, start : start + chunk], 1, 0)
-        u, piece = _compare(step, u, jnp.asarray(truth, precision))
+    for first in range(1, num_steps + 1, chunk):
+        truth = np.moveaxis(reference[:, first : first + chunk], 1, 0)
+        times = jnp.arange(first, first + len(truth))
+        u, piece = _compare(step, u, (times, jnp.asarray(truth, precision)), watch, start)
         pieces.append(jax.tree.map(np.asarray, piece))
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
     return Evaluation(*joined)
 
 
 @eqx.filter_jit
-def _compare(step: AbstractStep, u: Array, truth: Array):
+def _compare(
+    step: AbstractStep, u: Array, truth: tuple[Array, Array], watch: Reference | None, start: Array | None
+):
     prepared = step.prepare()
 
-    def body(u, target):
+    def body(u, at):
+        t, target = at
         u = prepared.batch(u)
         compared = (
             nrmse(u, target),
@@ -82,6 +99,7 @@ def _compare(step: AbstractStep, u: Array, truth: Array):
             spectral_errors(u, target),
             energy_spectrum(u),
             energy_spectrum(target),
+            None if watch is None or start is None else observe(watch, start, t, u),
         )
         return u, compared
 

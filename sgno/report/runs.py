@@ -11,6 +11,7 @@ from sgno.report.frontier import Frontier, read_frontier
 from sgno.study.store import Store
 
 DIAGNOSTICS = ("state", "energy", "low", "mid", "high", "phase")
+FAULTS = ("amplitude", "blocking", "phase")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,15 @@ class Scores:
     nonfinite_steps: int
     mean_nrmse: tuple[float, ...]
     diagnostics: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """When a fault began in the first trajectory and in half of them, and the part that had it."""
+
+    first: int | None
+    half: int | None
+    part: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +58,8 @@ class Run:
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
     finished: str
+    monitor: Mapping[str, "Fault"] | None = None
+    """When each fault of `FAULTS` began; None in records from before rollouts were watched."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +156,20 @@ def _parse(record: Any, job_id: str) -> Run:
         versions={str(k): str(v) for k, v in fields.part("versions").content.items()},
         machine={str(k): _plain(v) for k, v in fields.part("machine").content.items()},
         finished=fields.text("finished"),
+        monitor=_monitor(fields),
     )
+
+
+def _monitor(fields: "_Fields") -> dict[str, Fault] | None:
+    if "monitor" not in fields.content:
+        return None
+    part = fields.part("monitor")
+    faults = {name: part.part(name) for name in FAULTS}
+    when = lambda fault, name: None if fault.get(name) is None else fault.whole(name)
+    return {
+        name: Fault(when(fault, "first"), when(fault, "half"), fault.number("part"))
+        for name, fault in faults.items()
+    }
 
 
 def _settings_id(model: Mapping[str, Any], task: Mapping[str, Any], train: Mapping[str, Any]) -> str:

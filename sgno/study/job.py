@@ -19,6 +19,7 @@ from sgno.data.trajectories import Trajectories, solver_versions
 from sgno.data.units import Normalise, choose_units
 from sgno.errors import InputError
 from sgno.evaluation.evaluate import Evaluation, evaluate
+from sgno.evaluation.monitor import reference_statistics, summary
 from sgno.evaluation.sample import sample_reference, sample_rollout
 from sgno.evaluation.scores import HORIZON, phase_average
 from sgno.files import content_id, new_folder, save_arrays, write_bytes, write_json
@@ -139,7 +140,9 @@ def _run(
     if units is not None:
         config = NormalisedConfig(config, units.mean, units.scale)
         result = result._replace(step=Normalised(result.step, units.mean, units.scale))
-    scored = evaluate(result.step, data.test, precision=job.train.precision)
+    watch = reference_statistics(start_part(data.train))
+    scored = evaluate(result.step, data.test, precision=job.train.precision, watch=watch)
+    assert scored.signals is not None
     transfer = {str(n): _transfer(job, result.step, n, cache) for n in job.transfer_points}
 
     count = count_parameters(result.step)
@@ -151,6 +154,7 @@ def _run(
         "params_real": count.real,
         **_scores(scored),
         **_validation(job, data, result.step),
+        "monitor": summary(scored.signals),
         "transfer": transfer,
         "diverged_at": result.diverged_at,
         "final_loss": number(result.losses[-100:].mean() if len(result.losses) else float("nan")),

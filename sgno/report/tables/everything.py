@@ -4,6 +4,7 @@ from sgno.report.frontier import Frontier
 from sgno.report.groups import Comparison
 from sgno.report.tables.ablation import ablation_table
 from sgno.report.tables.capacity import capacity_table
+from sgno.report.tables.drift import drift_table
 from sgno.report.tables.frontier import frontier_table
 from sgno.report.tables.main import main_table
 from sgno.report.tables.sgno_x import sgno_x_ablation_table, sgno_x_table
@@ -14,13 +15,14 @@ from sgno.report.tables.transfer import transfer_table
 
 
 def all_tables(comparison: Comparison, frontier: Frontier | None = None) -> list[Table]:
-    """Main; SGNO-X, its parts, the solver, if they were run; spectral, ablation, transfer, capacity, time."""
+    """Main; SGNO-X, its parts, the solver, if run; spectral, drift, ablation, transfer, capacity, time."""
     tables = [
         main_table(comparison),
         sgno_x_table(comparison),
         sgno_x_ablation_table(comparison),
         frontier_table(frontier) if frontier else None,
         spectral_table(comparison),
+        drift_table(comparison),
         ablation_table(comparison),
         transfer_table(comparison),
         capacity_table(comparison),
