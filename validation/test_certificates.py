@@ -30,7 +30,7 @@ def stretched(ready, u, v):
 
 @eqx.filter_jit
 def climbed(ready, u, v, climbs):
-    """Pairs after gradient ascent on log(|f(u) - f(v)| / |u - v|), each moved in proportion to its distance."""
+    """Pairs after gradient ascent on log(|f(u) - f(v)| / |u - v|), moved in proportion to their distance."""
 
     def ratio(pair):
         apart, near, _ = stretched(ready, *pair)
