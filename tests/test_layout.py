@@ -14,6 +14,7 @@ ROOT = Path(sgno.__file__).parent
 ORDER = [
     "errors",
     "files",
+    "plain",
     "spectral",
     "models",
     "export",

@@ -14,6 +14,7 @@ from sgno.data.survey import survey
 from sgno.data.trajectories import Trajectories
 from sgno.errors import InputError
 from sgno.files import content_id
+from sgno.plain import checked_fields
 
 # Training parts up to this size are held in memory; larger ones are streamed.
 RESIDENT_BYTES = 512 * 2**20
@@ -72,12 +73,12 @@ class OwnTask:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "OwnTask":
-        names = {field.name for field in dataclasses.fields(OwnTask)}
-        fields = {name: value for name, value in content.items() if name in names}
-        fields.update(
-            points=tuple(fields["points"]), files=tuple(fields["files"]), split=Split(**fields["split"])
-        )
-        return OwnTask(**fields)
+        derived = ("scenario", "num_spatial_dims", "num_points", "split")
+        fields = {name: value for name, value in content.items() if name not in derived}
+        split = Split(**checked_fields(Split, content.get("split"), "a split"))
+        fields = checked_fields(OwnTask, {**fields, "split": split}, "a task of own data")
+        lists = {name: tuple(fields[name]) for name in ("points", "files") if name in fields}
+        return OwnTask(**{**fields, **lists})
 
 
 @dataclasses.dataclass(frozen=True)

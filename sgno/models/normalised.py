@@ -75,6 +75,9 @@ class NormalisedConfig(ModelConfig):
         if isinstance(self.model, Mapping):
             from sgno.models.registry import config_from_json
 
+            # Units around units are never written, and any depth of them could be asked for.
+            if self.model.get("kind") == self.kind:
+                raise InputError("A normalised model cannot hold another normalised model.")
             object.__setattr__(self, "model", config_from_json(self.model))
         object.__setattr__(self, "mean", tuple(float(m) for m in self.mean))
         object.__setattr__(self, "scale", tuple(float(s) for s in self.scale))

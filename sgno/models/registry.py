@@ -14,6 +14,7 @@ from sgno.models.linear import LinearConfig
 from sgno.models.normalised import NormalisedConfig
 from sgno.models.sgno import SGNOConfig
 from sgno.models.sgno_x.config import SGNOXConfig
+from sgno.plain import checked_fields
 
 
 class ModelEntry(NamedTuple):
@@ -96,6 +97,9 @@ SGNO_X_ABLATIONS = tuple(
     if name.startswith("sgno-x-") and entry.summary.startswith("ablation")
 )
 
+# Widths, modes and blocks of a model that a file may ask for: building it takes time before memory.
+_LARGEST_SETTING = 4096
+
 _KINDS: dict[str, type[ModelConfig]] = {
     NormalisedConfig.kind: NormalisedConfig,
     **{config.kind: type(config) for entry in MODELS.values() for config in entry.configs.values()},
@@ -155,13 +159,16 @@ def config_from_json(content: Mapping[str, Any]) -> ModelConfig:
 
     **Raises:** `InputError` for an unknown kind or field.
     """
-    fields = dict(content)
-    kind = fields.pop("kind", None)
+    if not isinstance(content, Mapping):
+        raise InputError(f"The settings of a model are a {type(content).__name__}, not an object.")
+    kind = content.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise unknown_name("kind of model", str(kind), _KINDS)
-    try:
-        return _KINDS[kind](**fields)
-    except TypeError as error:
-        raise InputError(
-            f"The settings of a {kind} model do not fit this version of sgno: {error}."
-        ) from error
+        raise unknown_name("kind of model", str(kind)[:100], _KINDS)
+    what = f"a {kind} model"
+    fields = checked_fields(_KINDS[kind], {k: v for k, v in content.items() if k != "kind"}, what)
+    for name, value in fields.items():
+        if type(value) is int and value > _LARGEST_SETTING:
+            raise InputError(
+                f"The setting {name} of {what} is {value}, but at most {_LARGEST_SETTING} is read."
+            )
+    return _KINDS[kind](**fields)

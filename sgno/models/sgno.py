@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sgno.errors import InputError
 from sgno.models.config import ModelConfig
 from sgno.models.coordinates import CoordinateKind, coordinate_channels, coordinates
 from sgno.models.generator import GeneratorKind
@@ -36,7 +37,7 @@ class SGNOConfig(ModelConfig):
     def __post_init__(self):
         for name in ("width", "num_modes", "num_blocks"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+                raise InputError(f"{name}={getattr(self, name)} must be at least 1.")
         for name, kind in (
             ("coordinates", CoordinateKind),
             ("generator", GeneratorKind),
@@ -44,7 +45,7 @@ class SGNOConfig(ModelConfig):
             ("correction", CorrectionKind),
         ):
             if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name}={getattr(self, name)!r} is unknown. Use one of {get_args(kind)}.")
+                raise InputError(f"{name}={getattr(self, name)!r} is unknown. Use one of {get_args(kind)}.")
 
     def for_grid(self, grid: Grid) -> "SGNOConfig":
         """As many modes as the grid carries at most, and a width that does not squeeze many channels."""

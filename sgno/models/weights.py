@@ -1,5 +1,6 @@
 """A trained step in one file: a JSON line (model, grid, provenance), then its arrays."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from sgno.models.config import ModelConfig
 from sgno.models.leaves import flatten, unflatten
 from sgno.models.registry import config_from_json
 from sgno.models.step import AbstractStep, Grid
+
+# A state of 1 GB in float32: tables of wavenumbers are made before the arrays are looked at.
+_MOST_NUMBERS = 2**28
 
 
 class Weights(NamedTuple):
@@ -47,7 +51,11 @@ def load_weights(path: Path) -> Weights:
         config = config_from_json(meta["model"])
         grid = Grid(int(meta["grid"]["channels"]), tuple(int(n) for n in meta["grid"]["points"]))
         provenance = dict(meta["provenance"])
-    except (KeyError, TypeError, ValueError) as error:
+        if math.prod(grid.shape) > _MOST_NUMBERS:
+            raise InputError(
+                f"{path} is for states of shape {grid.shape}, larger than any state that is read."
+            )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is not a weights file of sgno: its header lacks {error}.") from error

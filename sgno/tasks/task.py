@@ -5,6 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgno.errors import InputError
+from sgno.plain import checked_fields, fits
+
+# 256 GB in float32: data that is made at once must fit into memory.
+_MOST_NUMBERS = 2**36
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +37,12 @@ class Task:
                 raise InputError(f"{field}={getattr(self, field)} must be at least 1.")
         if self.num_spatial_dims not in (1, 2, 3):
             raise InputError(f"num_spatial_dims={self.num_spatial_dims} must be 1, 2 or 3.")
+        states = self.num_train_samples * self.train_steps + self.num_test_samples * self.test_steps
+        if states * self.num_points**self.num_spatial_dims > _MOST_NUMBERS:
+            raise InputError(
+                f"{states:,} states of {self.num_points} points along {self.num_spatial_dims} axes are more "
+                f"than {_MOST_NUMBERS:,} numbers. Use fewer points, samples or steps."
+            )
 
     def with_options(self, **options: Any) -> "Task":
         """A copy with the options that are not None replaced."""
@@ -50,8 +60,12 @@ class Task:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "Task":
-        fields = dict(content)
-        settings = fields.pop("settings", {})
+        if not isinstance(content, Mapping):
+            raise InputError(f"The settings of a task are a {type(content).__name__}, not an object.")
+        settings = content.get("settings", {})
+        if not fits(settings, Mapping[str, Any]):
+            raise InputError("The setting 'settings' of a task must be an object with names.")
+        fields = checked_fields(Task, {k: v for k, v in content.items() if k != "settings"}, "a task")
         return Task(**fields, settings=freeze(settings))
 
 

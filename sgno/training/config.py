@@ -8,6 +8,7 @@ import optax
 
 from sgno.errors import InputError, unknown_name
 from sgno.models.config import ModelConfig
+from sgno.plain import checked_fields
 
 Optimizer = Literal["adam"]
 Loss = Literal["mse", "increment"]
@@ -76,4 +77,4 @@ class TrainConfig:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "TrainConfig":
-        return TrainConfig(**content)
+        return TrainConfig(**checked_fields(TrainConfig, content, "a training"))

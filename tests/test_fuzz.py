@@ -1,0 +1,11 @@
+"""A few hundred damaged files for everything that reads files; `make validate` tries 100,000 and more."""
+
+import pytest
+from fuzzing import TARGETS, run
+
+CASES = {"pages": 12, "weight headers": 60, "HDF5 and zarr": 120}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_damaged_file_is_refused_in_words(target, tmp_path):
+    assert run(target, tmp_path, CASES.get(target, 400), seed=0) == []
