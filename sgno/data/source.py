@@ -77,6 +77,10 @@ class Source:
                 out[at_i, at_t] = self._part(run_i, run_t)
         return out
 
+    def origin(self, sample: int, time: int) -> tuple[int, int]:
+        """The numbers that a sample and a step have in the user's file."""
+        return sample, time
+
     def id(self) -> str:
         """An id of the content: of all of it if it is small, else of shape and some states."""
         digest = hashlib.sha256(repr(self.shape).encode())
@@ -153,7 +157,8 @@ def array_source(array: Any, *, layout: str | None = None, name: str = "The arra
 
     **Raises:** `InputError` if its axes, shape or kind of numbers do not fit.
     """
-    raw = array if hasattr(array, "shape") and hasattr(array, "dtype") else np.asarray(array)
+    # A list, or an array of another framework, has no dtype of numpy's kind.
+    raw = array if hasattr(getattr(array, "dtype", None), "kind") else np.asarray(array)
     return _source(raw, layout, name)
 
 

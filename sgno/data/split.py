@@ -21,6 +21,9 @@ class Part(Source):
     def read(self, samples: Selection = slice(None), times: Selection = slice(None)) -> np.ndarray:
         return self._source.read(self._samples[samples], self._times[times])
 
+    def origin(self, sample: int, time: int) -> tuple[int, int]:
+        return self._source.origin(int(self._samples[sample]), int(self._times[time]))
+
 
 class Parts(NamedTuple):
     """The three parts; there is no validation part if there are not trajectories enough."""
@@ -37,8 +40,8 @@ class Split:
     A single trajectory is cut in time instead: its end is the test, what lies before it the validation.
     """
 
-    validation: float = 0.1
-    test: float = 0.1
+    validation: float | int = 0.1
+    test: float | int = 0.1
     seed: int = 0
 
     def __post_init__(self):
@@ -109,7 +112,7 @@ class Split:
         )
 
 
-def _count(part: float, of: int) -> int:
+def _count(part: float | int, of: int) -> int:
     """A fraction as a number of trajectories, at least one if it is not zero; a count as it is."""
     if part >= 1:
         return int(part)

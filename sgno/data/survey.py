@@ -22,7 +22,8 @@ _NOT_PERIODIC, _REPEATED, _KINK = 3.0, 0.02, 5.0
 _UNRELATED, _JUDGED_PAIRS = 0.35, 16
 _STILL = 1e-6
 _CONSTANT = 1e-6
-_OUTLIER = 1e4
+# The largest value of a state against that of the usual one.
+_OUTLIER = 1e3
 # Along each axis the relation is measured on at most so many points.
 _RELATION_POINTS = {1: 256, 2: 64, 3: 32}
 
@@ -60,28 +61,26 @@ def survey(source: Source) -> Survey:
     total = np.zeros((3, channels))
     boundary = [np.zeros((5, channels)) for _ in points]
     relation = _Relation(points)
-    increments, largest, count = np.zeros(channels), np.zeros(channels), 0
-    where = [(0, 0)] * channels
+    peaks, places = [], []
     for pair in _draw(source):
         u = pair.now
         moments = [u.mean(axis=_space(u), dtype=np.float64), _mean_square(u)]
         total += np.stack([*moments, _mean_square(pair.then - u)])
-        increments = total[2]
         for axis, sums in enumerate(boundary):
             sums += _boundary(np.moveaxis(u, axis + 1, -1))
         relation.add(u, pair.then)
-        peak = np.abs(u).reshape(channels, -1).max(axis=1)
-        for c in np.flatnonzero(peak > largest):
-            largest[c], where[c] = peak[c], (pair.sample, pair.time)
-        count += 1
+        peaks.append(np.abs(u).reshape(channels, -1).max(axis=1))
+        places.append(source.origin(pair.sample, pair.time))
+    count, largest, usual = len(peaks), np.max(peaks, axis=0), np.median(peaks, axis=0)
+    where = [places[i] for i in np.argmax(peaks, axis=0)]
     mean, square = total[0] / count, total[1] / count
     std = np.sqrt(np.maximum(square - mean**2, 0))
     _refuse_huge(source, largest, where)
     warnings = [
         *_layout_warnings(source),
-        *_channel_warnings(mean, std, np.sqrt(square), largest, where),
+        *_channel_warnings(mean, std, np.sqrt(square), largest, usual, where),
         *_boundary_warnings(boundary, std),
-        *_time_warnings(np.sqrt(increments / count), std, relation, count),
+        *_time_warnings(np.sqrt(total[2] / count), std, relation, count),
     ]
     moments = Moments(*(tuple(float(x) for x in values) for values in (mean, std, np.sqrt(square))))
     return Survey(moments, tuple(warnings))
@@ -132,7 +131,7 @@ class _Relation:
         self._sums: list[np.ndarray] | None = None
 
     def add(self, now: np.ndarray, then: np.ndarray) -> None:
-        a, b = (np.fft.rfftn(u[self._thin], axes=_space(u)) for u in (now, then))
+        a, b = (np.fft.rfftn(u[self._thin].astype(np.float64), axes=_space(u)) for u in (now, then))
         new = [a, b, np.abs(a) ** 2, np.abs(b) ** 2, a * b.conj()]
         self._sums = new if self._sums is None else [x + y for x, y in zip(self._sums, new, strict=True)]
 
@@ -163,7 +162,7 @@ def _layout_warnings(source: Source) -> Iterator[str]:
         )
 
 
-def _channel_warnings(mean, std, rms, largest, where) -> Iterator[str]:
+def _channel_warnings(mean, std, rms, largest, usual, where) -> Iterator[str]:
     for c in range(len(mean)):
         if std[c] <= _CONSTANT * rms[c]:
             yield f"Channel {c} is constant ({mean[c]:.4g}): there is nothing to learn in it. Leave it out."
@@ -172,11 +171,11 @@ def _channel_warnings(mean, std, rms, largest, where) -> Iterator[str]:
                 f"Channel {c} has values of about {rms[c]:.2g}, so small that scores lose digits. "
                 "Use units in which they are nearer to one."
             )
-        elif largest[c] > _OUTLIER * std[c] + abs(mean[c]):
+        elif largest[c] > _OUTLIER * usual[c] > 0:
             sample, time = where[c]
             yield (
-                f"Channel {c} reaches {largest[c]:.3g} in sample {sample}, step {time}, far beyond its "
-                f"spread of {std[c]:.3g}. Check that sample."
+                f"Channel {c} reaches {largest[c]:.3g} in sample {sample}, step {time}, where states usually "
+                f"reach {usual[c]:.3g}. Check that sample."
             )
 
 
