@@ -81,7 +81,9 @@ def test_sgno_x_learns_a_users_equation_and_its_weights_speak_the_users_units(pl
     """Values a thousand times as large, a missing channel axis, and the test part apart."""
     scaled = 1000 * u[:, :, 0]
     np.savez(place / "own.npz", train=scaled[:10], test=scaled[10:])
-    found = fitted("own.npz", "--model", "sgno-x", "--layout", "sample time space", "--updates", 0)
+    command = ["own.npz", "--model", "sgno-x", "--layout", "sample time space", "--updates", 0]
+    command += ["--set", "degree=2"]
+    found = fitted(*command)
     assert found["gmean100"] < 2e-3 and found["warnings"] == [] and found["validation_gmean100"] is not None
     weights = load_weights(Path(found["weights"][0]))
     assert isinstance(weights.step, Normalised) and weights.step.mean == (0.0,)
@@ -89,7 +91,7 @@ def test_sgno_x_learns_a_users_equation_and_its_weights_speak_the_users_units(pl
     assert scored.gmean100 == pytest.approx(found["gmean100"], rel=1e-4)
     record = json.loads((place / found["run"][0] / "record.json").read_text())
     assert record["job"]["task"]["num_test_samples"] == 2 and record["versions"]["sgno"]
-    again = fitted("own.npz", "--model", "sgno-x", "--layout", "sample time space", "--updates", 0)
+    again = fitted(*command)
     assert again == found
     done = invoke("report", "runs", "--format", "md")
     assert done.exit_code == 0 and "own.npz" in done.stdout

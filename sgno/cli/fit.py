@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -151,12 +152,11 @@ def _say(plan) -> None:
 
 @contextlib.contextmanager
 def _nothing_left(out: Path) -> Iterator[None]:
-    """Remove an output folder that a failed run made and put nothing in."""
+    """Remove an output folder that a failed run made and put neither a result nor a checkpoint in."""
     fresh = not out.exists()
     try:
         yield
     except BaseException:
-        if fresh:
-            with contextlib.suppress(OSError):
-                out.rmdir()
+        if fresh and not [*out.glob("jobs/*"), *out.glob("checkpoints/*")]:
+            shutil.rmtree(out, ignore_errors=True)
         raise
