@@ -26,6 +26,9 @@ class Correction(eqx.Module):
 
 
 def _normalise(weight: Float[Array, "out in"]) -> Float[Array, "out in"]:
+    # By a power of two, so exactly: the quotient is the same, and its gradient has no 1/norm² to overflow.
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(weight)))
+    weight = weight / jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
     # The Gram matrix is taken on the right: transpose so that it is the smaller one.
     tall = weight if weight.shape[0] >= weight.shape[1] else weight.T
     norm = spectral_norm_bound(tall)

@@ -32,6 +32,9 @@ def phi2(z: Inexact[Array, "*shape"]) -> Inexact[Array, "*shape"]:
 
 def _taylor(z: Inexact[Array, "*shape"], *, order: int) -> Inexact[Array, "*shape"]:
     """sum_n z^n / (n + order)!, by Horner's rule."""
+    # Outside its radius the polynomial is not used, but powers of a large z would overflow there and turn the
+    # zero gradient that `where` sends back into NaN.
+    z = jnp.where(jnp.abs(z) < _TAYLOR_RADIUS, z, jnp.zeros_like(z))
     total = jnp.zeros_like(z)
     for n in reversed(range(_TAYLOR_TERMS)):
         total = total * z + 1 / math.factorial(n + order)
