@@ -37,6 +37,16 @@ def test_rollout_feeds_predictions_back():
         rollout(Multiply(jnp.asarray(2.0)), u0, 6, every=7)
 
 
+def test_a_batch_in_chunks_rolls_out_like_the_whole():
+    class OneAtATime(Multiply):
+        def states_at_once(self, points):
+            return 2 if points == (2,) else None
+
+    u0 = jnp.arange(12.0).reshape(6, 1, 2)
+    whole = rollout(Multiply(jnp.asarray(0.5)), u0, 3, batched=True)
+    np.testing.assert_array_equal(rollout(OneAtATime(jnp.asarray(0.5)), u0, 3, batched=True), whole)
+
+
 def test_stream_equals_rollout_piece_by_piece():
     u0 = jnp.asarray([[1.0, -2.0]])
     step = Multiply(jnp.asarray(0.9))

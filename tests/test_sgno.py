@@ -235,7 +235,7 @@ def test_ablations_remove_what_they_say():
     silent = eqx.tree_at(lambda s: (s.mixer.real, s.mixer.imag), residual, replace_fn=jnp.zeros_like)
     from sgno.spectral import from_modes
 
-    v = from_modes(jax.random.normal(KEY, (2, 4, 3, 2)), (12,))
+    v = from_modes(jax.random.normal(KEY, (4, 2, 3, 2)), (12,))
     np.testing.assert_allclose(silent.prepare()(v, 4), silent.local(v) + v, atol=1e-5)
 
 

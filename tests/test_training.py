@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -16,9 +17,10 @@ import pytest
 from sgno.errors import InputError
 from sgno.models.linear import LinearConfig
 from sgno.models.sgno import SGNOConfig
-from sgno.models.step import AbstractStep, Grid
+from sgno.models.step import AbstractStep, Grid, chunk_size
 from sgno.training import TrainConfig, TrainResult, train, train_seeds
 from sgno.training.batches import batch_plan, take_windows
+from sgno.training.chunks import mean_over_chunks
 from sgno.training.loop import initial_state
 from sgno.training.state import load_checkpoint, save_checkpoint
 
@@ -235,3 +237,27 @@ def test_several_devices_give_the_results_of_one():
     assert results[4]["devices"] == 4
     np.testing.assert_allclose(results[4]["one"], results[1]["one"], rtol=2e-3)
     np.testing.assert_allclose(results[4]["many"], results[1]["many"], rtol=2e-3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_batch_in_chunks_has_the_loss_and_the_gradient_of_the_whole(size):
+    states = jax.random.normal(jax.random.PRNGKey(0), (2, 6, 1, 5))
+    weights = {"scale": jnp.float32(0.7), "shift": jnp.linspace(0.0, 1.0, 5)}
+
+    def loss(weights, states):
+        return jnp.mean(jnp.square(jnp.sin(weights["scale"] * states[0]) + weights["shift"] - states[1]))
+
+    whole = jax.value_and_grad(loss)(weights, states)
+    # The factor stands for what a loss is scaled by further on.
+    chunked = jax.value_and_grad(lambda w: 3 * mean_over_chunks(loss, w, states, size))(weights)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 3 * b, rtol=1e-5), chunked, whole)
+    np.testing.assert_allclose(mean_over_chunks(loss, weights, states, size), whole[0], rtol=1e-6)
+
+
+def test_chunks_divide_the_batch_and_keep_to_what_fits():
+    step = SGNOConfig(2, 3, 1).build(Grid(1, (8,)), key=jax.random.PRNGKey(0)).prepare()
+    devices = jax.local_device_count()
+    for points, batch in (((160,), 20), ((160,), 30), ((64, 64), 20), ((1024,), 20)):
+        size = chunk_size(step, batch, points)
+        assert batch % size == 0 and size <= max(1, 5120 // math.prod(points)) * devices
+    assert chunk_size(step, 20, (160,)) == 20

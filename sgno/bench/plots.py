@@ -27,7 +27,7 @@ def bar_chart(groups: Mapping[str, Any], path: Path) -> None:
                 "update": rows(groups, f"update-{d}d"),
                 "rollout / 200": rows(groups, f"rollout-{d}d"),
             },
-            {"sgno": OURS, "torch": THEIRS, "torch, 1x1 convolutions": THIRD},
+            {"sgno": OURS, "torch, plain": THEIRS, "torch, tuned": THIRD},
         )
         top.set_title(f"{d}D: SGNO here and in PyTorch")
         nets = {net: rows(groups, f"update-{d}d-{net}") for net in BASELINES}

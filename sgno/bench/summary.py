@@ -55,7 +55,7 @@ def speed_ratios(groups: Groups) -> list[Ratio]:
 
 
 def memory_ratios(groups: Groups) -> dict[str, float]:
-    """Peak memory of the others over that of this package; both above what the imports take."""
+    """Peak memory of the others over that of this package; above what the imports take, once compiled."""
     found = {}
     for work in ("update", "rollout"):
         for d in (1, 2, 3):

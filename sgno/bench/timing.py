@@ -70,14 +70,14 @@ def measure(group: Group, say: Say = lambda text: None) -> list[dict[str, Any]]:
 
     **Arguments:**
 
-    - `group`: what to measure. It stops after `repeats` rounds, or after two if `seconds` have passed.
+    - `group`: what to measure. It stops after `repeats` rounds, or sooner once `seconds` have passed.
     - `say`: hears what is going on.
 
     **Returns:**
 
     One record per case, in order: the case, its `seconds` per unit (median) with `spread` (lowest and
-    highest), `compile_seconds` (what the first run took longer), `peak_megabytes` above the imports. A
-    case that cannot run has `missing` or `failed` instead.
+    highest), `compile_seconds` (what the first run took longer), `peak_megabytes` above the imports once
+    compiled, `first_peak_megabytes` with compiling. A case that cannot run has `missing` or `failed`.
     """
     workers: list[Worker] = []
     records: list[dict[str, Any]] = []
@@ -96,7 +96,7 @@ def measure(group: Group, say: Say = lambda text: None) -> list[dict[str, Any]]:
             _take(record, warm_up, "repeat" if warm_up.get("seconds", 0) > 3 else "warm-up")
         start = time.monotonic()
         for round_number in range(group.repeats):
-            if round_number >= 2 and time.monotonic() - start > group.seconds:
+            if round_number >= 1 and time.monotonic() - start > group.seconds:
                 break
             for worker, record in zip(workers, records, strict=True):
                 if "missing" not in record and "failed" not in record:
@@ -115,9 +115,11 @@ def _take(record: dict[str, Any], report: dict[str, Any], role: str) -> bool:
             return False
     if role == "first":
         record["first_seconds"], record["first_units"] = report["seconds"], report["units"]
+        record["first_peak_megabytes"] = report["peak_megabytes"]
+        return True
     if role == "repeat":
         record["repeats"].append(report["seconds"] / report["units"])
-    record["peak_megabytes"] = report["peak_megabytes"]
+    record["peak_megabytes"] = max(record.get("peak_megabytes", 0.0), report["peak_megabytes"])
     return True
 
 

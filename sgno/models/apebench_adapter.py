@@ -94,7 +94,8 @@ class ApebenchStep(AbstractStep):
     """`u+ = network(u)`: a pdequinox network, which predicts the next state itself.
 
     One state goes through the network as APEBench runs it. `batch` runs the same weights with every
-    convolution as a matrix product, which agrees up to rounding and trains 5 to 20 times faster on a CPU.
+    convolution as a matrix product, which agrees up to rounding and is faster on a CPU: `sgno bench update`
+    says how much.
     """
 
     network: Callable[[Array], Array]

@@ -7,16 +7,30 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-# A block of hidden values, 128 x 2,048 float32, is 1 MB: it stays in cache.
-BLOCK_POINTS = 2048
+# A block of hidden values, 128 x 512 float32, is 256 kB: it stays in the cache of a core.
+BLOCK_POINTS = 512
 
 
+@jax.custom_jvp
 def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """x Phi(x), exactly.
+    """x Phi(x), exactly, with Phi the distribution function of a standard normal variable.
 
     `jax.nn.gelu(approximate=False)` goes through erfc, which took 3.5 times as long.
     """
-    return 0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))
+    return x * _phi(x)
+
+
+@gelu.defjvp
+def _(primals, tangents):
+    # One factor to keep for the backward pass, instead of one for each part of the product rule.
+    (x,), (dx,) = primals, tangents
+    phi = _phi(x)
+    density = math.sqrt(0.5 / math.pi) * jnp.exp(-0.5 * x * x)
+    return x * phi, (phi + x * density) * dx
+
+
+def _phi(x: Array) -> Array:
+    return 0.5 + 0.5 * jax.lax.erf(x * math.sqrt(0.5))
 
 
 class Affine(eqx.Module):
@@ -63,14 +77,11 @@ class Projection(eqx.Module):
         flat = v.reshape(v.shape[0], -1)
         num_points = flat.shape[1]
         num_blocks = -(-num_points // BLOCK_POINTS)
-        if num_blocks == 1:
-            return self._block(flat).reshape(-1, *v.shape[1:])
         size = -(-num_points // num_blocks)
-        padded = jnp.pad(flat, ((0, 0), (0, num_blocks * size - num_points)))
-        blocks = padded.reshape(-1, num_blocks, size).transpose(1, 0, 2)
-        out = jax.lax.map(jax.checkpoint(lambda block: self._block(block)), blocks)
-        out = out.transpose(1, 0, 2).reshape(-1, num_blocks * size)[:, :num_points]
-        return out.reshape(-1, *v.shape[1:])
-
-    def _block(self, v: Float[Array, "in points"]) -> Float[Array, "out points"]:
-        return self.second(gelu(self.first(v)))
+        # A row of ones carries the first bias, so that its gradient is part of the matrix product too.
+        rows = jnp.concatenate([flat, jnp.ones_like(flat[:1])])
+        matrix = jnp.concatenate([self.first.weight, self.first.bias[:, None]], axis=1)
+        padded = jnp.pad(rows, ((0, 0), (0, num_blocks * size - num_points)))
+        blocks = padded.reshape(-1, num_blocks, size).swapaxes(0, 1)
+        out = jax.lax.map(jax.checkpoint(lambda block: self.second(gelu(matrix @ block))), blocks)
+        return out.swapaxes(0, 1).reshape(-1, num_blocks * size)[:, :num_points].reshape(-1, *v.shape[1:])

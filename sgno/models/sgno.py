@@ -1,6 +1,7 @@
 """The Spectral Generator Neural Operator."""
 
 import dataclasses
+import math
 from typing import ClassVar, get_args
 
 import equinox as eqx
@@ -18,6 +19,8 @@ from sgno.models.step import AbstractStep, Grid
 from sgno.spectral import check_enough_points
 
 PROJECTION_WIDTH = 128
+# About so many points at a time keep an update in the cache of a core. Twice as fast in 3D as a batch of 20.
+POINTS_AT_ONCE = 5120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +136,7 @@ class SGNO(AbstractStep):
         prepared = jax.vmap(lambda layer: layer.prepare())(stacked)
         return PreparedSGNO(
             self.lift,
-            tuple(jax.tree.map(lambda leaf, i=i: leaf[i], prepared) for i in range(len(self.layers))),
+            _unstacked(prepared, len(self.layers)),
             self.head,
             self.num_channels,
             self.num_modes,
@@ -145,6 +148,16 @@ class SGNO(AbstractStep):
 
     def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
         return self.prepare().batch(u)
+
+
+def _unstacked(prepared: PreparedLayer, num_layers: int) -> tuple[PreparedLayer, ...]:
+    """The layers of a stack. Split at once, so that the gradient is one concatenation, not a sum of pads."""
+    leaves, structure = jax.tree.flatten(prepared)
+    parts = [jax.lax.split(leaf, (1,) * num_layers) for leaf in leaves]
+    return tuple(
+        jax.tree.unflatten(structure, [leaf.squeeze(0) for leaf in layer])
+        for layer in zip(*parts, strict=True)
+    )
 
 
 class PreparedSGNO(AbstractStep):
@@ -159,6 +172,9 @@ class PreparedSGNO(AbstractStep):
 
     def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
         return self._increment(u[:, None])[:, 0] + u
+
+    def states_at_once(self, points: tuple[int, ...]) -> int:
+        return max(1, POINTS_AT_ONCE // math.prod(points))
 
     def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
         return self._increment(u.swapaxes(0, 1)).swapaxes(0, 1) + u

@@ -57,6 +57,14 @@ class AbstractStep(eqx.Module):
         """
         return self
 
+    def states_at_once(self, points: tuple[int, ...]) -> int | None:
+        """How many states fit into a core's cache together with what a step makes of them; None for any.
+
+        Training and rollout on a CPU take so many of a batch at a time (`chunk_size`).
+        """
+        del points
+        return None
+
     def warm_start(
         self, trajectories: Float[Array | np.ndarray, "samples times channels *points"], *, key: PRNGKeyArray
     ) -> "AbstractStep":
@@ -74,3 +82,15 @@ class AbstractStep(eqx.Module):
     def trainable(self) -> PyTree[bool]:
         """True at the leaves an optimiser may change: every floating-point array unless overridden."""
         return jax.tree.map(eqx.is_inexact_array, self)
+
+
+def chunk_size(step: AbstractStep, batch: int, points: tuple[int, ...]) -> int:
+    """The largest divisor of `batch` within what `step` takes at once on this machine: all off the CPU.
+
+    Several devices share the states of a chunk, so that each has as many as one would.
+    """
+    limit = step.states_at_once(points)
+    if limit is None or jax.default_backend() != "cpu":
+        return batch
+    limit *= jax.local_device_count()
+    return next(size for size in range(min(limit, batch), 0, -1) if batch % size == 0)

@@ -58,7 +58,7 @@ def spectral_norm_bound(
 
 def _product(a: Array, b: Array) -> Array:
     """sum_k a[k, i] b[k, j] for matrices along the leading axes."""
-    if a.shape[0] >= _UNROLL_BELOW:
+    if a.ndim == 2 or a.shape[0] >= _UNROLL_BELOW:
         return jnp.einsum("ki...,kj...->ij...", a, b)
     total = a[0, :, None] * b[0, None]
     for k in range(1, a.shape[0]):
@@ -77,19 +77,25 @@ def _gram(a: Array, b: Array | None) -> tuple[Array, Array | None]:
 def _top_right_vector(a: Array, b: Array | None) -> tuple[Array, Array | None, Array]:
     """The dominant right singular vector (unnormalised) and the log of the bound of ||A||^2."""
 
-    def normalised(g, h):
+    def square(p, carry):
+        # With G Hermitian, G^2 = G^H G: the same product as the first one, A^H A.
+        g, h, log_bound = carry
+        g, h = _gram(g, h)
         trace = sum((g[i, i] for i in range(1, g.shape[0])), g[0, 0])
         trace = jnp.where(trace > 0, trace, 1)
-        return g / trace, None if h is None else h / trace, jnp.log(trace)
+        return g / trace, None if h is None else h / trace, log_bound + jnp.log(trace) / 2.0**p
 
-    def square(p, carry):
-        g, h, log_bound = carry
-        # G is Hermitian, so G^2 = G^H G.
-        g, h, log_trace = normalised(*_gram(g, h))
-        return g, h, log_bound + log_trace / 2.0 ** (p + 1)
-
+    carry = (a, b, jnp.zeros(a.shape[2:], a.dtype))
+    # The loop keeps one shape, so a matrix that is not square gets its A^H A outside.
+    start = 0 if a.shape[0] == a.shape[1] else 1
+    if start == 1:
+        carry = square(0, carry)
     # A loop, not an unrolled graph: it compiles eight times faster and runs as fast.
-    g, h, log_bound = jax.lax.fori_loop(0, SQUARINGS, square, normalised(*_gram(a, b)))
+    g, h, log_bound = jax.lax.fori_loop(start, SQUARINGS, square, carry)
+    # tr(G^2) = ||G||_F^2 spares the last product.
+    square_of_g = jnp.sum(g * g, axis=(0, 1)) + (0 if h is None else jnp.sum(h * h, axis=(0, 1)))
+    square_of_g = jnp.where(square_of_g > 0, square_of_g, 1)
+    log_bound = log_bound + jnp.log(square_of_g) / 2.0**SQUARINGS
     # Every column of G^q is close to the dominant vector; the one with the largest diagonal is surest.
     pick = jax.nn.one_hot(jnp.argmax(jnp.einsum("ii...->i...", g), axis=0), g.shape[0], axis=0, dtype=g.dtype)
     y_re = jnp.sum(g * pick[None], axis=1)

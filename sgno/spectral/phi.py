@@ -18,16 +18,17 @@ def phi1(z: Inexact[Array, "*shape"]) -> Inexact[Array, "*shape"]:
     (0, 1], and |phi_1(z)| <= 1 whenever Re z <= 0.
     """
     small = jnp.abs(z) < _TAYLOR_RADIUS
-    # The gradient of expm1(z)/z at 0 is NaN even under `where`, so replace z first.
-    safe = jnp.where(small, jnp.ones_like(z), z)
-    return jnp.where(small, _taylor(z, order=1), jnp.expm1(safe) / safe)
+    # Under `where` the gradient of the branch not taken still counts, times 0: NaN for expm1(z)/z at 0, and
+    # where the polynomial overflows. So each branch gets a harmless z where the other is taken.
+    near, far = jnp.where(small, z, 0), jnp.where(small, 1, z)
+    return jnp.where(small, _taylor(near, order=1), jnp.expm1(far) / far)
 
 
 def phi2(z: Inexact[Array, "*shape"]) -> Inexact[Array, "*shape"]:
     """phi_2(z) = (e^z - 1 - z) / z^2, and 1/2 at z = 0."""
     small = jnp.abs(z) < _TAYLOR_RADIUS
-    safe = jnp.where(small, jnp.ones_like(z), z)
-    return jnp.where(small, _taylor(z, order=2), (jnp.expm1(safe) / safe - 1) / safe)
+    near, far = jnp.where(small, z, 0), jnp.where(small, 1, z)
+    return jnp.where(small, _taylor(near, order=2), (jnp.expm1(far) / far - 1) / far)
 
 
 def _taylor(z: Inexact[Array, "*shape"], *, order: int) -> Inexact[Array, "*shape"]:

@@ -1,8 +1,8 @@
 """Truncated real Fourier transforms: the retained modes of a field, and back.
 
 A field is `(C, B, *N)`: channels, batch, grid. Its retained coefficients are one real array
-`(2, *K, C, B)`, real and imaginary parts first and modes next, so that a matrix per mode is
-a batched product over leading axes and no transpose is ever needed.
+`(*K, 2, C, B)`, modes first and then real and imaginary parts, so that a complex matrix per
+mode is one real product per mode and no transpose is ever needed.
 
 The retained modes are few, so that two small real matrix products along each axis beat the
 FFT at the sizes of the paper; the FFT takes over where many modes are kept.
@@ -16,13 +16,13 @@ from jaxtyping import Array, Float
 
 from sgno.spectral.modes import mode_numbers
 
-# Above this many modes per axis the FFT was faster (`sgno bench --only transform`).
+# From this many modes per axis on the FFT was faster.
 FFT_FROM_MODES = 96
 
 
 def to_modes(
     v: Float[Array, "channels batch *points"], num_modes: int, *, method: str = "auto"
-) -> Float[Array, "2 *modes channels batch"]:
+) -> Float[Array, "*modes 2 channels batch"]:
     """Retained Fourier coefficients of `v`.
 
     **Arguments:**
@@ -33,7 +33,7 @@ def to_modes(
 
     **Returns:**
 
-    Real and imaginary parts, `(2, *K, C, B)`, in the order of `sgno.spectral.modes`.
+    Real and imaginary parts, `(*K, 2, C, B)`, in the order of `sgno.spectral.modes`.
     """
     if _use_fft(num_modes, method):
         return _to_modes_fft(v, num_modes)
@@ -41,14 +41,14 @@ def to_modes(
 
 
 def from_modes(
-    c: Float[Array, "2 *modes channels batch"], points: tuple[int, ...], *, method: str = "auto"
+    c: Float[Array, "*modes 2 channels batch"], points: tuple[int, ...], *, method: str = "auto"
 ) -> Float[Array, "channels batch *points"]:
     """The real field whose retained coefficients are `c` and whose others are zero.
 
     As with `numpy.fft.irfftn`, coefficients at mode 0 of the last axis count once, all
     others twice, and only the real part is kept.
     """
-    if _use_fft(c.shape[len(points)], method):
+    if _use_fft(c.shape[len(points) - 1], method):
         return _from_modes_fft(c, points)
     return _from_modes_matrix(c, points)
 
@@ -65,54 +65,61 @@ def _waves(num_points: int, num_modes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _contract_last(v: Array, matrix: np.ndarray) -> Array:
-    """sum_x v[..., x] matrix[x, k], with k as the new leading axis."""
+    """sum_x v[..., x] matrix[x, ...], with the other axes of the matrix leading."""
     w = jnp.asarray(matrix, v.dtype)
     return jax.lax.dot_general(w, v, (((0,), (v.ndim - 1,)), ((), ())))
 
 
 def _contract_first(c: Array, matrix: np.ndarray) -> Array:
-    """sum_k c[k, ...] matrix[k, x], with x as the new last axis."""
+    """The sum over the leading axes that the matrix `(..., x)` shares with `c`; x becomes the last axis."""
     w = jnp.asarray(matrix, c.dtype)
-    return jax.lax.dot_general(c, w, (((0,), (0,)), ((), ())))
+    shared = tuple(range(w.ndim - 1))
+    return jax.lax.dot_general(c, w, ((shared, shared), ((), ())))
 
 
 def _to_modes_matrix(v: Array, m: int) -> Array:
-    num_spatial_dims = v.ndim - 2
     cos, sin = _waves(v.shape[-1], m)
-    c = _contract_last(v, np.concatenate([cos, -sin], axis=1)).reshape(2, m, *v.shape[:-1])
-    for _ in range(num_spatial_dims - 1):
+    c = _contract_last(v, np.stack([cos, -sin], axis=-1))
+    for a in range(1, v.ndim - 2):
+        # Real and imaginary parts are along axis a, behind the modes of the a last axes.
         cos, sin = _waves(c.shape[-1], m + 1)
         # Modes k and -k share their cosine and sine products: half the work of a plain DFT.
-        p = _contract_last(c, np.concatenate([cos, sin], axis=1)).reshape(2, m + 1, 2, *c.shape[1:-1])
-        cos_re, cos_im, sin_re, sin_im = p[0, :, 0], p[0, :, 1], p[1, :, 0], p[1, :, 1]
-        positive = jnp.stack([cos_re + sin_im, cos_im - sin_re])[:, :m]
-        negative = jnp.stack([cos_re - sin_im, cos_im + sin_re])[:, :0:-1]
-        c = jnp.concatenate([positive, negative], axis=1)
+        with_cos, with_sin = _contract_last(c, np.stack([cos, sin], axis=1))
+        (cos_re, cos_im), (sin_re, sin_im) = _parts(with_cos, a + 1), _parts(with_sin, a + 1)
+        positive = jnp.stack([cos_re + sin_im, cos_im - sin_re], axis=a + 1)[:m]
+        negative = jnp.stack([cos_re - sin_im, cos_im + sin_re], axis=a + 1)[:0:-1]
+        c = jnp.concatenate([positive, negative])
     return c
 
 
 def _from_modes_matrix(c: Array, points: tuple[int, ...]) -> Array:
-    m = c.shape[len(points)]
-    for n in points[:-1]:
-        positive, negative = c[:, :m], c[:, : m - 1 : -1]
-        # Even and odd parts in k, on modes 0..m: mode 0 is only in `positive`, mode m only in `negative`.
-        pad = [(0, 0)] * c.ndim
-        pad[1] = (0, 1)
-        positive = jnp.pad(positive, pad)
-        pad[1] = (1, 0)
-        negative = jnp.pad(negative, pad)
-        even, odd = positive + negative, positive - negative
+    m = c.shape[len(points) - 1]
+    for a, n in zip(range(len(points), 1, -1), points[:-1], strict=True):
+        # Even and odd parts in k, on modes 0..m: mode 0 is only among c[:m], mode m only among the others.
+        later = [(0, 0)] * (c.ndim - 1)
+        positive = jnp.pad(c[:m], [(0, 1), *later])
+        negative = jnp.pad(c[: m - 1 : -1], [(1, 0), *later])
+        (even_re, even_im), (odd_re, odd_im) = (
+            _parts(positive + negative, a),
+            _parts(positive - negative, a),
+        )
         # (a + ib) e^{ikx} summed over +-k: re = even_re cos - odd_im sin, im = even_im cos + odd_re sin.
+        with_cos = jnp.stack([even_re, even_im], axis=a)
+        with_sin = jnp.stack([-odd_im, odd_re], axis=a)
         cos, sin = _waves(n, m + 1)
-        re = jnp.concatenate([even[0], -odd[1]])
-        im = jnp.concatenate([even[1], odd[0]])
-        both = jnp.stack([re, im], axis=1)
-        c = _contract_first(both, np.concatenate([cos, sin], axis=1).T / n)
+        c = _contract_first(jnp.stack([with_cos, with_sin]), np.stack([cos.T, sin.T]) / n)
     n = points[-1]
     cos, sin = _waves(n, m)
     weight = np.where(np.arange(m) == 0, 1.0, 2.0) / n
-    matrix = np.concatenate([cos * weight, -sin * weight], axis=1).T
-    return _contract_first(c.reshape(2 * m, *c.shape[2:]), matrix)
+    return _contract_first(c, np.stack([cos * weight, -sin * weight], axis=-1).transpose(1, 2, 0))
+
+
+def _parts(c: Array, axis: int) -> tuple[Array, Array]:
+    """Real and imaginary parts, which lie along `axis`."""
+    return (
+        jax.lax.index_in_dim(c, 0, axis, keepdims=False),
+        jax.lax.index_in_dim(c, 1, axis, keepdims=False),
+    )
 
 
 def _retained(points: tuple[int, ...], m: int) -> tuple[np.ndarray, ...]:
@@ -126,13 +133,13 @@ def _to_modes_fft(v: Array, m: int) -> Array:
     axes = tuple(range(2, v.ndim))
     c = jnp.fft.rfftn(v, axes=axes)[(slice(None), slice(None), *_retained(v.shape[2:], m))]
     c = jnp.moveaxis(c, (0, 1), (num_spatial_dims, num_spatial_dims + 1))
-    return jnp.stack([c.real, c.imag])
+    return jnp.stack([c.real, c.imag], axis=num_spatial_dims)
 
 
 def _from_modes_fft(c: Array, points: tuple[int, ...]) -> Array:
     d = len(points)
-    m = c.shape[d]
-    z = jnp.moveaxis(jax.lax.complex(c[0], c[1]), (d, d + 1), (0, 1))
+    m = c.shape[d - 1]
+    z = jnp.moveaxis(jax.lax.complex(*_parts(c, d)), (d, d + 1), (0, 1))
     full = jnp.zeros((*z.shape[:2], *points[:-1], points[-1] // 2 + 1), z.dtype)
     full = full.at[(slice(None), slice(None), *_retained(points, m))].set(z)
     return jnp.fft.irfftn(full, s=points, axes=tuple(range(2, 2 + d)))

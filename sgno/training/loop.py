@@ -12,8 +12,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from sgno.data.source import Source
-from sgno.models.step import AbstractStep
+from sgno.models.step import AbstractStep, chunk_size
 from sgno.training.batches import take_windows
+from sgno.training.chunks import mean_over_chunks
 from sgno.training.config import TrainConfig
 from sgno.training.feed import Resident, Streamed, feed
 from sgno.training.sharding import shard_batch, shard_seeds
@@ -110,7 +111,7 @@ def train_seeds(
     """Train several steps of one config together, as one mapped computation.
 
     An accelerator that one small network does not fill trains many in the time of one; several
-    devices share the seeds. On a CPU one process per core is faster (`sgno bench --only seeds`).
+    devices share the seeds. On a CPU one process per core is faster (`sgno bench seeds`).
 
     **Returns:**
 
@@ -209,16 +210,24 @@ def batch_loss(
 ) -> Float[Array, ""]:
     """Mean over the unrolled steps of the mean-squared error."""
     step = step.prepare()
-    u = states[0]
     if config.noise > 0:
-        u = u + config.noise * jnp.std(u) * jax.random.normal(key, u.shape, u.dtype)
-    total = jnp.zeros((), u.dtype)
-    for target in states[1:]:
-        u = step.batch(u)
-        total = total + jnp.mean(jnp.square(u - target))
-        if config.pushforward:
-            u = jax.lax.stop_gradient(u)
-    return total / config.unroll
+        u = states[0]
+        noise = config.noise * jnp.std(u) * jax.random.normal(key, u.shape, u.dtype)
+        states = states.at[0].add(noise)
+    weights, rest = eqx.partition(step, eqx.is_inexact_array)
+
+    def loss(weights: PyTree, states: Float[Array, "times batch channels *points"]) -> Float[Array, ""]:
+        step = eqx.combine(weights, rest)
+        u, total = states[0], jnp.zeros((), states.dtype)
+        for target in states[1:]:
+            u = step.batch(u)
+            total = total + jnp.mean(jnp.square(u - target))
+            if config.pushforward:
+                u = jax.lax.stop_gradient(u)
+        return total / config.unroll
+
+    size = chunk_size(step, states.shape[1], states.shape[3:])
+    return mean_over_chunks(loss, weights, states, size)
 
 
 def _make_dispatch(config: TrainConfig, scale: float, mapped: bool):

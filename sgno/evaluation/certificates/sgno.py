@@ -112,8 +112,10 @@ def through_gelu(first: Any, second: Any) -> float:
 
 
 def coupling_matrices(coupling: Any) -> np.ndarray:
-    """`(2, *modes, out, in)` as complex matrices, `(modes, out, in)`."""
-    matrices = np.asarray(coupling[0], np.float64) + 1j * np.asarray(coupling[1], np.float64)
+    """The real `[[Re, -Im], [Im, Re]]` of a prepared layer as complex matrices, `(modes, out, in)`."""
+    real = np.asarray(coupling, np.float64)
+    width = real.shape[-1] // 2
+    matrices = real[..., :width, :width] + 1j * real[..., width:, :width]
     return matrices.reshape(-1, *matrices.shape[-2:])
 
 
