@@ -110,8 +110,9 @@ def _(step: SGNO, grid: Grid) -> Parts:
             # The carry is real; as a complex number it multiplies like the rest.
             arrays |= _pair(f"layers.{i}.carry", jnp.moveaxis(layer.carry, -1, 0))
         if layer.coupling is not None:
-            coupling = np.moveaxis(np.asarray(layer.coupling), (-2, -1), (1, 2))
-            arrays |= _pair(f"layers.{i}.coupling", coupling[0] + 1j * coupling[1])
+            # A prepared layer holds [[Re, -Im], [Im, Re]] for every mode.
+            real = np.moveaxis(np.asarray(layer.coupling), (-2, -1), (0, 1))
+            arrays |= _pair(f"layers.{i}.coupling", real[:width, :width] + 1j * real[width:, :width])
             arrays[f"layers.{i}.first.weight"] = layer.weight[width:]
             arrays[f"layers.{i}.first.bias"] = layer.bias[width:]
             arrays[f"layers.{i}.second.weight"] = layer.second_weight
