@@ -9,8 +9,11 @@ from typer.testing import CliRunner
 
 from sgno.cli.app import app
 from sgno.data.scenario import true_symbol
+from sgno.models.normalised import Normalised, NormalisedConfig
+from sgno.models.weights import load_weights, save_weights
 from sgno.report.figures.explain import explain_figure
 from sgno.tasks import get_task
+from sgno.zoo import find
 
 TASKS = {"adv1d": "along x", "ks1d": "d(u)/dx * d(u)/dx"}
 
@@ -91,3 +94,14 @@ def test_forcing_and_several_channels_are_drawn(dims):
     )
     titles = [axes.get_title() for axes in figure.findobj(Axes)]
     assert "static forcing a step" in titles
+
+
+def test_a_step_in_units_of_its_own_is_explained_in_them(states, tmp_path):
+    loaded = load_weights(find("ks1d/sgno-x"))
+    config = NormalisedConfig(loaded.config, (0.0,), (10.0,))
+    wrapped = Normalised(loaded.step, (0.0,), (10.0,))
+    save_weights(tmp_path / "w.sgno", wrapped, config, loaded.grid, {})
+    np.save(tmp_path / "u.npy", 10 * np.load(states))
+    found = explained(str(tmp_path / "w.sgno"), "--data", str(tmp_path / "u.npy"))
+    plain = explained("ks1d/sgno-x", "--data", str(states))
+    assert found["terms"][0]["strength"] == pytest.approx(plain["terms"][0]["strength"], rel=1e-5)

@@ -34,19 +34,29 @@ def explain(
     Damping and dispersion are drawn against the wavenumber, beside the equation's own linear part where
     the task has one.
     """
+    import numpy as np
+
     from sgno.evaluation.explain import explain as read
+    from sgno.models.normalised import Normalised
     from sgno.models.sgno_x import SGNOX
     from sgno.models.weights import load_weights
     from sgno.zoo import find
 
     loaded = load_weights(find(weights))
-    if not isinstance(loaded.step, SGNOX):
+    step, scale = loaded.step, 1.0
+    if isinstance(step, Normalised):
+        # The terms are those of states in units of the scale; SGNO-X is fitted without a shift.
+        step, scale = (
+            step.step,
+            np.asarray(step.scale, np.float32).reshape(-1, *(1,) * len(loaded.grid.points)),
+        )
+    if not isinstance(step, SGNOX):
         raise InputError(
             f"{weights} is a {loaded.config.kind} model, and only SGNO-X is made of terms that can be read. "
             "Give the weights of a model of kind sgno-x, for example ks1d/sgno-x."
         )
     task = _task(loaded.provenance)
-    found = read(loaded.step, _states(task, data, layout, cache, loaded.grid, weights))
+    found = read(step, _states(task, data, layout, cache, loaded.grid, weights) / scale)
     content = found.to_json()
     if task is not None and data is None:
         _add_truth(content["curves"], task, loaded.grid)
