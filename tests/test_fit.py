@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import sgno
 from sgno.cli.app import app
 from sgno.data.own import OwnTask, describe, load_own, open_files, start_part
-from sgno.data.source import array_source
+from sgno.data.source import Source, array_source
 from sgno.data.split import Split
 from sgno.data.survey import survey
 from sgno.data.units import choose_units
@@ -139,7 +139,7 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(place, u):
 U = np.random.default_rng(0).normal(size=(6, 5, 1, 16)).astype(np.float32)
 
 
-def spoilt(index, value, dtype=np.float32):
+def spoilt(index, value, dtype: type[np.floating] = np.float32):
     changed = U.astype(dtype)
     changed[index] = value
     return changed
@@ -355,7 +355,9 @@ def test_moments_and_units(u):
     assert isinstance(made, np.ndarray) and np.isfinite(made).all()
     assert made[:, :-1, 0].std() == pytest.approx(1, rel=1e-4) and abs(made[:, :, 1]).max() < 1e-6
     assert scale.mean == (0.0, 0.0) and scale.scale[1] == pytest.approx(7)
-    np.testing.assert_array_equal(standard.apply(array_source(v)).read([1], [2, 3]), made[1:2, 2:4])
+    streamed = standard.apply(array_source(v))
+    assert isinstance(streamed, Source)
+    np.testing.assert_array_equal(streamed.read([1], [2, 3]), made[1:2, 2:4])
 
 
 def said(v, layout=None) -> str:
