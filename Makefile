@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := -c constraints.txt
 
-.PHONY: demo test lint browser torch validate bench clean
+.PHONY: demo test lint browser torch docs validate bench clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+docs: $(VENV)/dev  ## the documentation site, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 validate: $(VENV)/dev  ## slow science: hours
 	$(BIN)/python -m pytest validation -q
 
@@ -41,4 +44,4 @@ bench: torch
 	$(BIN)/python -m sgno bench --out results/bench
 
 clean:
-	rm -rf $(VENV) demo runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo runs site .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,40 @@
+"""What mkdocs runs while it builds the site: equations, the pages of the tasks, the commands, the API."""
+
+import sys
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+# mkdocs loads a hook by its path, so its neighbours are found only with their folder on the path.
+sys.path.insert(0, str(Path(__file__).parent))
+
+import api_page
+import command_page
+import equations
+import task_pages
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Fences called `math` become pictures, and the pages that are made here get their place."""
+    fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
+    fences.append({"name": "math", "class": "math", "format": equations.fence})
+    config.nav = [_with_tasks(entry) for entry in config.nav or []]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is generated: nothing of it is kept in the repository, so nothing of it can be stale."""
+    root = Path(config.config_file_path).parent
+    pages = {
+        **task_pages.pages(root / "results" / "desk"),
+        "commands.md": command_page.page(),
+        "api.md": api_page.page(),
+    }
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def _with_tasks(entry: object) -> object:
+    return {"Tasks": task_pages.nav()} if entry == {"Tasks": "tasks/"} else entry

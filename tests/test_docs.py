@@ -1,0 +1,212 @@
+"""The site builds, and what its pages mention exists.
+
+Pages are written as a user would type them. Here they run in a folder of their own, page by page and in the
+order of the page, with one change: what a command may spend is cut down by the table below. What cannot be
+run is marked on the page itself, `<!-- not run: reason -->`, and the marks are counted.
+"""
+
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+import sgno
+from sgno.cli.app import app
+from sgno.report.groups import compare
+from sgno.report.runs import read_store
+from sgno.tasks import TASKS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_SMALL_TASK = ["--points", "64", "--train-samples", "4", "--test-samples", "2", "--test-steps", "6"]
+# Put behind the words of a command: the last value of an option counts.
+SHRINK = {
+    "run": ["--updates", "2", "--batch", "4", "--seeds", "1", *_SMALL_TASK],
+    "fit": ["--updates", "2", "--batch", "4"],
+    "rollout": ["--steps", "40", "--every", "10"],
+    "certify": ["--samples", "2", "--steps", "3"],
+    "reproduce": [
+        "--preset",
+        "smoke",
+        "--tasks",
+        "diff1d",
+        "--models",
+        "linear",
+        "--workers",
+        "1",
+        "--no-estimate",
+    ],
+}
+# Seven blocks take a minute to compile, one a few seconds.
+SHRINK_SGNO = ["--set", "num_blocks=1", "--set", "num_modes=4"]
+# The same for Python: a pattern and what it becomes.
+SHRINK_PYTHON = {
+    r'sgno\.get_task\("(\w+)"\)': r'sgno.get_task("\1").with_options(num_points=64, num_train_samples=4, '
+    r"train_steps=5, num_test_samples=2, test_steps=6)",
+    r"updates=\d+, warmup=\d+": "updates=2, warmup=1",
+    r"num_modes=26, num_blocks=7": "num_modes=4, num_blocks=1",
+}
+# At most so many blocks may be marked as not run, so that the list cannot grow unseen.
+MOST_NOT_RUN = 8
+_BLOCK = re.compile(
+    r"(?:<!-- not run: (?P<reason>.+?) -->\n)?^```(?P<kind>sh|python)\n(?P<text>.*?)^```", re.M | re.S
+)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: `sh` or `python`, and why it is not run, if so."""
+
+    kind: str
+    text: str
+    not_run: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    found = _BLOCK.finditer(page.read_text())
+    return [Block(match["kind"], match["text"], match["reason"]) for match in found]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The lines of a shell block as words, without comments."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def shrunk(words: list[str]) -> list[str]:
+    """A command of sgno with less to spend; `--dry-run` and `--statistics` spend nothing to begin with."""
+    if "--dry-run" in words:
+        return words
+    network = words[0] in ("run", "fit") and "sgno" in words
+    return [*words, *SHRINK.get(words[0], []), *(SHRINK_SGNO if network else [])]
+
+
+def test_what_is_not_run_is_marked_with_a_reason_and_limited():
+    marked = [
+        (page.name, block.not_run) for page in PAGES for block in blocks(page) if block.not_run is not None
+    ]
+    for name, reason in marked:
+        print(f"not run: {name}: {reason}")
+    assert len(marked) <= MOST_NOT_RUN
+    stray = sum(page.read_text().count("<!-- not run") for page in PAGES) - len(marked)
+    assert stray == 0, "A mark must stand on the line before its block."
+
+
+def test_make_targets_on_the_pages_exist():
+    targets = {
+        word for page in PAGES for word in re.findall(r"\bmake ([a-z]+)\b(?=`| |\n)", page.read_text())
+    }
+    rules = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    mentioned = {target for target in targets if f"`make {target}`" in "".join(p.read_text() for p in PAGES)}
+    assert {"demo", "test"} <= rules and mentioned <= rules
+
+
+def _commands() -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)
+    return group.commands
+
+
+def _prose() -> dict[str, str]:
+    return {page.name: page.read_text() for page in [*PAGES, ROOT / "CONTRIBUTING.md"]}
+
+
+def test_every_name_that_the_docs_mention_exists():
+    for page, text in _prose().items():
+        for name in set(re.findall(r"\bsgno(?:\.[A-Za-z_]\w*)+", text)):
+            parts = name.split(".")
+            if parts[-1] in ("py", "json", "sgno", "md") or f"{name}/" in text:
+                continue
+            assert _resolves(parts), f"{page} mentions {name}, which does not exist."
+        for path in set(re.findall(r"`((?:sgno|docs|tests|validation|results)/[\w/.-]+)`", text)):
+            assert "NAME" in path or (ROOT / path).exists(), f"{page} mentions {path}, which does not exist."
+
+
+def _resolves(parts: list[str]) -> bool:
+    for split in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[split:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def test_every_command_and_option_that_the_docs_mention_exists():
+    known = _commands()
+    options = {
+        text for command in known.values() for p in command.params for text in (*p.opts, *p.secondary_opts)
+    }
+    options |= {"--help"}
+    for page, text in _prose().items():
+        for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S)):
+            for command in re.findall(r"^sgno ([a-z]+)\b", span):
+                assert command in known, f"{page} mentions `{span}`, but there is no command {command}."
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", span):
+                assert option in options, f"{page} mentions {option}, which no command has."
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_the_site_builds_strictly_and_holds_every_page(site):
+    for page in (ROOT / "docs").glob("*.md"):
+        assert (site / f"{page.stem}.html").is_file()
+    for name in TASKS:
+        assert (site / "tasks" / f"{name}.html").is_file()
+
+
+def test_every_public_name_is_on_the_api_page(site):
+    text = (site / "api.html").read_text()
+    for name in sgno.__all__:
+        assert f"sgno.{name}" in text, f"{name} is missing from the API page."
+
+
+def test_every_command_is_on_the_page_of_commands(site):
+    text = (site / "commands.html").read_text()
+    for name in _commands():
+        assert f"sgno {name}" in text
+
+
+def test_task_pages_say_what_was_run_and_what_was_not(site):
+    run = {row.name for row in compare(read_store(ROOT / "results" / "desk").runs).rows}
+    for name in TASKS:
+        text = (site / "tasks" / f"{name}.html").read_text()
+        assert ("Not run</strong> so far" in text) == (name not in run)
+        assert "paper's medians" in text.replace("&#39;", "'").replace("’", "'")
+
+
+def test_the_site_needs_nothing_from_elsewhere(site):
+    """No script, style, font or picture is fetched from another host."""
+    fetched = re.compile(r"<(?:script|img|link|iframe|source)[^>]*(?:src|href)=\"?(https?:)?//", re.I)
+    for page in site.rglob("*.html"):
+        assert not fetched.search(page.read_text()), f"{page.name} fetches something from elsewhere."
+
+
+def test_animations_are_small():
+    made = list((ROOT / "docs" / "gallery").glob("*.webp"))
+    assert made and all(path.stat().st_size < 400_000 for path in made)
+    gallery = (ROOT / "docs" / "gallery.md").read_text()
+    assert all(path.name in gallery for path in made)
