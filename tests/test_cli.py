@@ -8,9 +8,13 @@ import subprocess
 import sys
 import time
 
+import equinox as eqx
+import jax
 import pytest
 
+from sgno.models.count import count_parameters
 from sgno.models.registry import get_model, with_settings
+from sgno.models.step import Grid
 
 SMALL = [
     "--points",
@@ -40,19 +44,22 @@ def place(tmp_path_factory, cache):
 
 
 def test_run_prints_one_json_object_and_answers_again_from_the_store(place):
-    first = sgno("run", "ks1d", "--model", "sgno", "--seeds", 2, *SMALL, "--json", cwd=place)
+    command = ["run", "ks1d", "--model", "sgno", "--set", "num_blocks=1", "--seeds", 2, *SMALL, "--json"]
+    first = sgno(*command, cwd=place)
     assert first.returncode == 0, first.stderr
     assert len(first.stdout.splitlines()) == 1
     summary = json.loads(first.stdout)
     assert summary["task"] == "ks1d" and summary["model"] == "sgno" and summary["seeds"] == [0, 1]
-    assert summary["params"] == 30_573 and summary["params_real"] == 52_595
+    config = with_settings(get_model("sgno", 1), {"num_blocks": "1"})
+    built = eqx.filter_eval_shape(lambda: config.build(Grid(1, (64,)), key=jax.random.PRNGKey(0)))
+    assert (summary["params"], summary["params_real"]) == count_parameters(built)
     assert len(summary["gmean100_per_seed"]) == 2 and len(summary["mean_nrmse"]) == 5
     assert min(summary["gmean100_per_seed"]) <= summary["gmean100"] <= max(summary["gmean100_per_seed"])
     assert summary["seconds_per_update"] > 0 and summary["versions"]["apebench"] == "0.1.1"
     for run in summary["run"]:
         assert (place / run / "record.json").is_file() and (place / run / "weights.sgno").is_file()
     stamps = [(place / run / "record.json").stat().st_mtime_ns for run in summary["run"]]
-    again = sgno("run", "ks1d", "--model", "sgno", "--seeds", 2, *SMALL, "--json", cwd=place)
+    again = sgno(*command, cwd=place)
     assert json.loads(again.stdout) == summary
     assert stamps == [(place / run / "record.json").stat().st_mtime_ns for run in summary["run"]]
 
