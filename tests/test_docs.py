@@ -1,4 +1,4 @@
-"""The site builds, and what its pages mention exists.
+"""The site builds, and every command and snippet on it and in README is really run.
 
 Pages are written as a user would type them. Here they run in a folder of their own, page by page and in the
 order of the page, with one change: what a command may spend is cut down by the table below. What cannot be
@@ -8,14 +8,18 @@ run is marked on the page itself, `<!-- not run: reason -->`, and the marks are 
 import importlib
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import sgno
 from sgno.cli.app import app
@@ -33,20 +37,17 @@ SHRINK = {
     "fit": ["--updates", "2", "--batch", "4"],
     "rollout": ["--steps", "40", "--every", "10"],
     "certify": ["--samples", "2", "--steps", "3"],
-    "reproduce": [
-        "--preset",
-        "smoke",
-        "--tasks",
-        "diff1d",
-        "--models",
-        "linear",
-        "--workers",
-        "1",
-        "--no-estimate",
-    ],
+    "reproduce": shlex.split("--preset smoke --tasks diff1d --models linear --workers 1 --no-estimate"),
 }
-# Seven blocks take a minute to compile, one a few seconds.
-SHRINK_SGNO = ["--set", "num_blocks=1", "--set", "num_modes=4"]
+_SMALL_SGNO_X = shlex.split(
+    "--set max_terms=1 --set degree=2 --set stages=2 --set inner_steps=1 --set forcing=false"
+)
+# Nearly all of a tiny run is compiling: one block instead of seven, one scheme of SGNO-X instead of four.
+SHRINK_MODEL = {
+    "sgno": shlex.split("--set num_blocks=1 --set num_modes=4"),
+    "sgno-x": _SMALL_SGNO_X,
+    "sgno-x-start": _SMALL_SGNO_X,
+}
 # The same for Python: a pattern and what it becomes.
 SHRINK_PYTHON = {
     r'sgno\.get_task\("(\w+)"\)': r'sgno.get_task("\1").with_options(num_points=64, num_train_samples=4, '
@@ -84,8 +85,49 @@ def shrunk(words: list[str]) -> list[str]:
     """A command of sgno with less to spend; `--dry-run` and `--statistics` spend nothing to begin with."""
     if "--dry-run" in words:
         return words
-    network = words[0] in ("run", "fit") and "sgno" in words
-    return [*words, *SHRINK.get(words[0], []), *(SHRINK_SGNO if network else [])]
+    model = SHRINK_MODEL.get(words[words.index("--model") + 1], []) if "--model" in words else []
+    return [*words, *SHRINK.get(words[0], []), *model]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation() -> Iterator[None]:
+    """Programs that run for milliseconds need not be optimised for seconds."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory) -> Path:
+    """One data cache and one compilation cache for all pages."""
+    return tmp_path_factory.mktemp("docs-cache")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_everything_on_a_page_runs(page, tmp_path, monkeypatch, shared_cache, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SGNO_CACHE", str(shared_cache))
+    # The tables of a page are made for a terminal of the usual width.
+    monkeypatch.setenv("COLUMNS", "100")
+    for number, block in enumerate(blocks(page)):
+        if block.not_run is not None:
+            continue
+        if block.kind == "python":
+            script = tmp_path / f"block_{number}.py"
+            text = block.text
+            for pattern, small in SHRINK_PYTHON.items():
+                text = re.sub(pattern, small, text)
+            script.write_text(text)
+            runpy.run_path(str(script), run_name="__main__")
+            continue
+        for words in commands(block.text):
+            assert words[0] == "sgno", (
+                f"{page.name}: '{' '.join(words)}' is neither sgno nor marked as not run."
+            )
+            done = CliRunner().invoke(app, shrunk(words[1:]))
+            assert done.exit_code == 0, (
+                f"{page.name}: {' '.join(words)}\n{done.output}\n{capsys.readouterr().err}"
+            )
 
 
 def test_what_is_not_run_is_marked_with_a_reason_and_limited():

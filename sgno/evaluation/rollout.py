@@ -13,7 +13,7 @@ from sgno.models.step import AbstractStep, chunk_size
 
 def rollout(
     step: AbstractStep,
-    u0: Float[Array, "*state"],
+    u0: Float[Array | np.ndarray, "*state"],
     num_steps: int,
     *,
     every: int = 1,
@@ -40,7 +40,7 @@ def rollout(
 
 def stream(
     step: AbstractStep,
-    u0: Float[Array, "*state"],
+    u0: Float[Array | np.ndarray, "*state"],
     num_steps: int,
     *,
     chunk: int = 50,
