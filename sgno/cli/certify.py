@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
 
@@ -37,12 +38,8 @@ def certify(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the figures; with data. [default: none is drawn]")
     ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
-    ] = False,
+    cache: options.Cache = None,
+    json: options.Json = False,
 ):
     """What is guaranteed of a trained SGNO or SGNO-X: bounds that hold for every input, rounding included.
 

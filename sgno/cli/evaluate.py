@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
 
@@ -32,9 +33,7 @@ def evaluate(
         str | None, typer.Option(help='The axes of the array, such as "sample time space channel".')
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier evaluation.")] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
-    ] = False,
+    json: options.Json = False,
 ):
     """Score a trained model on trajectories: roll out from each first state, compare at every step.
 

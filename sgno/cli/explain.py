@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
 
@@ -22,12 +23,8 @@ def explain(
         str | None, typer.Option(help="Axis order of --data. [default: sample time channel space]")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for explain.png, .svg and .json.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
-    ] = False,
+    cache: options.Cache = None,
+    json: options.Json = False,
 ):
     """Say what a trained SGNO-X learned: its rates, its strongest terms, its forcing.
 

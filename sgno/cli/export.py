@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
 
@@ -32,9 +33,7 @@ def export(
     out: Annotated[Path, typer.Option(help="File to write for stablehlo, folder to write for torch.")],
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     check: Annotated[bool, typer.Option(help="Run the export once and compare it with the model.")] = True,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
-    ] = False,
+    json: options.Json = False,
 ):
     """Export a trained model for use without this package.
 

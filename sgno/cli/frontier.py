@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
 
@@ -19,12 +20,8 @@ def frontier(
     points: Annotated[int | None, typer.Option(help="Grid points per axis. [default: the task's]")] = None,
     steps: Annotated[int, typer.Option(help="Steps that are timed together.")] = 20,
     repeats: Annotated[int, typer.Option(help="Rounds of timing.")] = 5,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
-    ] = False,
+    cache: options.Cache = None,
+    json: options.Json = False,
 ):
     """Hold SGNO-X against the solver that made its data, both at several costs: error against time.
 

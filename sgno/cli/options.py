@@ -25,3 +25,6 @@ Track = Annotated[
     typer.Option(help="Also track with tensorboard, wandb (offline) or both: --track tensorboard,wandb"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
+Cache = Annotated[
+    Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
+]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
 
@@ -24,18 +25,14 @@ def reproduce(
     cluster: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, or 'local' to start one on this machine.")
     ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
-    ] = None,
+    cache: options.Cache = None,
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between a job's checkpoints.")] = 30.0,
     estimate: Annotated[bool, typer.Option(help="Measure first how long it will take.")] = True,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be run, and run nothing.")
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
-    ] = False,
+    json: options.Json = False,
 ):
     """Run the paper's experiment, or a part of it, and write its report.
 

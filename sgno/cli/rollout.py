@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
 
@@ -34,9 +35,7 @@ def rollout(
         str | None, typer.Option(help='Axes of a trajectory file, such as "sample time space channel".')
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object as the last line of standard output.")
-    ] = False,
+    json: options.Json = False,
 ):
     """Roll a trained model out, however far, and write the states as they come.
 

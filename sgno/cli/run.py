@@ -32,9 +32,7 @@ def run(
     test_steps: Annotated[int | None, typer.Option(help="Steps of the test rollout. [default: 200]")] = None,
     settings: options.Settings = None,
     out: options.Out = Path("runs"),
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
-    ] = None,
+    cache: options.Cache = None,
     track: options.Track = None,
     json: options.Json = False,
 ):
