@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sgno.data import load_trajectories as load_trajectories
     from sgno.evaluation import Evaluation as Evaluation
+    from sgno.evaluation import Monitor as Monitor
     from sgno.evaluation import evaluate as evaluate
+    from sgno.evaluation import reference_statistics as reference_statistics
     from sgno.evaluation import rollout as rollout
     from sgno.models.apebench_register import register_apebench as register_apebench
     from sgno.models.cno import CNO as CNO
@@ -40,6 +42,7 @@ _HOME = {
     "Fit": "sgno.study.fit",
     "Grid": "sgno.models.step",
     "Linear": "sgno.models.linear",
+    "Monitor": "sgno.evaluation",
     "SGNO": "sgno.models.sgno",
     "SGNOConfig": "sgno.models.sgno",
     "SGNOX": "sgno.models.sgno_x.step",
@@ -53,6 +56,7 @@ _HOME = {
     "load": "sgno.zoo",
     "load_trajectories": "sgno.data",
     "load_weights": "sgno.models.weights",
+    "reference_statistics": "sgno.evaluation",
     "register_apebench": "sgno.models.apebench_register",
     "rollout": "sgno.evaluation",
     "save_weights": "sgno.models.weights",

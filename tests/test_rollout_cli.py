@@ -193,10 +193,10 @@ def test_an_interrupt_leaves_nothing(place, tmp_path, monkeypatch):
     folder, _ = place
     run = marching._run
 
-    def interrupted(step, u, nonfinite_at, done, *rest):
+    def interrupted(step, carry, done, *rest):
         if int(done) > 3:
             raise KeyboardInterrupt
-        return run(step, u, nonfinite_at, done, *rest)
+        return run(step, carry, done, *rest)
 
     monkeypatch.setattr(marching, "_run", interrupted)
     done = invoke(

@@ -2,13 +2,16 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
+
+# What the monitor measures at every kept step, as arrays of the file.
+_SIGNALS = ("low", "mid", "high", "distance", "drift", "phase_error")
 
 
 def rollout(
@@ -34,7 +37,22 @@ def rollout(
     layout: Annotated[
         str | None, typer.Option(help='Axes of a trajectory file, such as "sample time space channel".')
     ] = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(help="Training trajectories to watch the rollout by: a file, or the name of a task."),
+    ] = None,
+    watch_key: Annotated[
+        str | None, typer.Option(help="Which array of the file to watch by. [default: train or u]")
+    ] = None,
+    stop_on: Annotated[
+        str | None,
+        typer.Option(
+            help="With --watch: end at the first such fault: amplitude, blocking, phase, or several with "
+            "commas. [default: go on]"
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    cache: options.Cache = None,
     json: options.Json = False,
 ):
     """Roll a trained model out, however far, and write the states as they come.
@@ -43,6 +61,10 @@ def rollout(
     state, and step, the number of each frame's step. With --statistics it holds energy, max and finite of
     shape (samples, 1 + steps // every) instead. States that are not finite are written like others, and the
     first such step is reported. The file appears when it is complete.
+
+    With --watch every step is held against the training data, and the first signs of amplitude drift,
+    spectral blocking and phase drift are reported. The file then also holds the monitor's numbers of each
+    kept step, and with --stop-on it ends where a fault began.
     """
     if steps < 1 or not 1 <= every <= steps:
         raise InputError(
@@ -51,7 +73,11 @@ def rollout(
         )
     if samples is not None and samples < 1:
         raise InputError(f"--samples {samples} must be at least 1.")
+    if (stop_on is not None or watch_key is not None) and watch is None:
+        raise InputError("--stop-on and --watch-key need --watch: a rollout is watched by training data.")
+    from sgno.cli.watch import faults, reference
     from sgno.data.initial import initial_states
+    from sgno.evaluation.march import march
     from sgno.evaluation.writer import writer
     from sgno.models.weights import load_weights
     from sgno.zoo import find
@@ -64,36 +90,52 @@ def rollout(
             f"{_sizes(loaded.grid.points)}.",
             markup=False,
         )
+    known = None if watch is None else reference(watch, watch_key, layout, cache)
+    wanted = tuple(fault.strip() for fault in (stop_on or "").split(",") if fault.strip())
     began = time.perf_counter()
     progress = {"step": 0}
     try:
-        with writer(out, _specs(u0, steps, every, statistics, out), replace=force) as sink:
-            nonfinite_at, last = _march(loaded.step, u0, steps, every, statistics, out, sink, progress)
+        with writer(out, _specs(u0, steps, every, statistics, out, known is not None), replace=force) as sink:
+            pieces = march(
+                loaded.step, u0, steps, every=every, states=not statistics, watch=known, stop_on=wanted
+            )
+            reached = _write(pieces, u0, steps, every, sink, progress)
     except KeyboardInterrupt:
         text = f"Interrupted after step {progress['step']:,}; {out} was not written."
         console.print(text, markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - began
+    done, nonfinite_at = reached.piece.step, reached.piece.nonfinite_at
     summary = {
         "weights": weights,
         "out": str(out),
-        "steps": steps,
+        "steps": done,
         "every": every,
         "samples": len(u0),
         "grid": list(u0.shape[1:]),
-        "frames": 1 + steps // every,
+        "frames": 1 + done // every,
         "nonfinite_samples": int((nonfinite_at > 0).sum()),
         "first_nonfinite_step": [int(t) or None for t in nonfinite_at],
-        "last": last,
+        "last": reached.last,
         "seconds": seconds,
-        "steps_per_second": steps / seconds,
+        "steps_per_second": done / seconds,
     }
+    if watch is not None and known is not None and reached.piece.faults is not None:
+        summary["watched"] = faults(watch, reached.piece.faults, bool(known.coherent))
+        summary["stopped"] = reached.piece.stopped
     _say(summary)
     if json:
         emit_json(summary)
 
 
-def _specs(u0, steps: int, every: int, statistics: bool, out: Path) -> dict[str, Any]:
+class _Reached(NamedTuple):
+    """The last piece, and what the last frame of the finite samples was like."""
+
+    piece: Any
+    last: dict[str, float] | None
+
+
+def _specs(u0, steps: int, every: int, statistics: bool, out: Path, watched: bool) -> dict[str, Any]:
     from sgno.evaluation.writer import Spec
 
     frames, count = 1 + steps // every, len(u0)
@@ -106,48 +148,53 @@ def _specs(u0, steps: int, every: int, statistics: bool, out: Path) -> dict[str,
     else:
         arrays = {"u": Spec((count, frames, *u0.shape[1:]))}
     # An .npy file holds one array; which step a frame is follows from --every.
-    return arrays if out.suffix == ".npy" else {**arrays, "step": Spec((frames,), "int64")}
+    if out.suffix == ".npy":
+        return arrays
+    numbers = {name: Spec((count, frames)) for name in _SIGNALS} if watched else {}
+    return {**arrays, **numbers, "step": Spec((frames,), "int64")}
 
 
-def _march(step, u0, steps: int, every: int, statistics: bool, out: Path, sink, progress: dict[str, int]):
-    """Roll out into the sink; gives the first non-finite steps and what the last frame was like."""
+def _write(pieces, u0, steps: int, every: int, sink, progress: dict[str, int]) -> _Reached:
+    """Every piece into the sink as it comes, after the initial states."""
     import jax.numpy as jnp
     import numpy as np
 
     from sgno.cli.progress import bar
-    from sgno.evaluation.march import march
     from sgno.evaluation.march import statistics as measured
 
-    def put(start: int, states, numbers) -> None:
+    def put(start: int, states, numbers, signals) -> None:
+        count = len(numbers.energy)
+        found = {**numbers._asdict(), **({} if signals is None else signals._asdict())}
         with np.errstate(over="ignore", invalid="ignore"):
-            if statistics:
-                for name, values in numbers._asdict().items():
+            for name in sink.names:
+                if name == "u":
+                    sink.put(name, start, np.moveaxis(states, 0, 1))
+                elif name == "step":
+                    sink.put(name, start, every * np.arange(start, start + count))
+                else:
+                    values = found.get(name, np.full((count, len(u0)), np.nan, np.float32))
                     sink.put(name, start, np.asarray(values).T)
-            else:
-                sink.put("u", start, np.moveaxis(states, 0, 1))
-        if out.suffix != ".npy":
-            sink.put("step", start, every * np.arange(start, start + len(numbers.energy)))
 
     first = measured(jnp.asarray(u0))
     numbers = type(first)(*(np.asarray(x)[None] for x in first))
-    put(0, u0[None], numbers)
-    nonfinite_at = np.zeros(len(u0), int)
-    last = None
+    # The monitor says nothing of the start, which is its yardstick.
+    put(0, u0[None], numbers, None)
+    piece = None
     with bar("rollout", steps) as advance:
-        for piece in march(step, u0, steps, every=every, states=not statistics):
-            nonfinite_at = piece.nonfinite_at
+        for piece in pieces:
             if len(piece.statistics.energy):
-                put(1 + piece.start, piece.states, piece.statistics)
+                put(1 + piece.start, piece.states, piece.statistics, piece.signals)
                 numbers = piece.statistics
             progress["step"] = piece.step
             advance(piece.step)
+    assert piece is not None
+    if piece.stopped:
+        sink.shorten(1 + piece.step // every)
     finite = numbers.finite[-1]
-    if finite.any():
-        last = {
-            "energy": float(numbers.energy[-1][finite].mean()),
-            "max": float(numbers.max[-1][finite].max()),
-        }
-    return nonfinite_at, last
+    if not finite.any():
+        return _Reached(piece, None)
+    energy, top = float(numbers.energy[-1][finite].mean()), float(numbers.max[-1][finite].max())
+    return _Reached(piece, {"energy": energy, "max": top})
 
 
 def _say(summary: dict[str, Any]) -> None:
@@ -165,6 +212,12 @@ def _say(summary: dict[str, Any]) -> None:
         )
     else:
         console.print(f"Every state was finite up to step {summary['steps']:,}.")
+    if "watched" in summary:
+        from sgno.cli.watch import say
+
+        stopped = f", stopped at step {summary['steps']:,}" if summary["stopped"] else ""
+        console.print(f"Watched by {summary['watched']['data']}{stopped}:", markup=False, soft_wrap=True)
+        say(summary["watched"], summary["steps"])
 
 
 def _sizes(points: tuple[int, ...]) -> str:

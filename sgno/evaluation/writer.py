@@ -35,12 +35,23 @@ class Spec(NamedTuple):
     def nbytes(self) -> int:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
+    def shortened(self, times: int) -> "Spec":
+        """With fewer times, which are the second axis, or the only one."""
+        at = min(1, len(self.shape) - 1)
+        return self._replace(shape=(*self.shape[:at], times, *self.shape[at + 1 :]))
+
 
 class Sink(Protocol):
-    """Takes the arrays of one file a part at a time."""
+    """Takes the arrays of one file, called `names`, a part at a time."""
+
+    names: tuple[str, ...]
 
     def put(self, name: str, start: int, part: np.ndarray) -> None:
         """Write `part`, `(samples, times, ...)` or `(times,)`, at time `start` of the array called `name`."""
+        ...
+
+    def shorten(self, times: int) -> None:
+        """No more times will come: the arrays end there."""
         ...
 
     def close(self) -> None:
@@ -106,11 +117,14 @@ class _Npy:
     """Raw `.npy` files in one folder, written by position: no memory map, whose pages would count as ours."""
 
     def __init__(self, folder: Path, arrays: Mapping[str, Spec]):
-        self._arrays = arrays
+        self._folder, self._open = folder, contextlib.ExitStack()
         self._files, self._offsets = {}, {}
-        self._open = contextlib.ExitStack()
+        self._begin(arrays)
+
+    def _begin(self, arrays: Mapping[str, Spec]) -> None:
+        self._arrays = arrays
         for name, spec in arrays.items():
-            file = self._open.enter_context((folder / f"{name}.npy").open("wb"))
+            file = self._open.enter_context((self._folder / f"{name}.npy").open("wb"))
             header = {"descr": np.dtype(spec.dtype).str, "fortran_order": False, "shape": spec.shape}
             np.lib.format.write_array_header_2_0(file, header)
             self._files[name], self._offsets[name] = file, file.tell()
@@ -124,6 +138,20 @@ class _Npy:
         for sample, block in enumerate(np.ascontiguousarray(rows, spec.dtype)):
             file.seek(self._offsets[name] + sample * row + start * frame)
             file.write(block.data)
+
+    def shorten(self, times: int) -> None:
+        """Copy what there is: rows of fewer times begin elsewhere."""
+        self.release()
+        for name in self._arrays:
+            os.replace(self._folder / f"{name}.npy", self._folder / f"{name}.whole")
+        self._begin({name: spec.shortened(times) for name, spec in self._arrays.items()})
+        for name, spec in self._arrays.items():
+            whole = np.load(self._folder / f"{name}.whole", mmap_mode="r")
+            length = max(1, _CHUNK_NUMBERS * times // max(1, math.prod(spec.shape)))
+            for start in range(0, times, length):
+                stop = min(start + length, times)
+                self.put(name, start, whole[start:stop] if whole.ndim == 1 else whole[:, start:stop])
+            (self._folder / f"{name}.whole").unlink()
 
     def close(self) -> None:
         for file in self._files.values():
@@ -139,11 +167,14 @@ class _OneNpy:
     """A single `.npy` file."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Spec]):
-        self._raw = _Npy(path.parent, arrays)
+        self._raw, self.names = _Npy(path.parent, arrays), tuple(arrays)
         self._path, (self._name,) = path, arrays
 
     def put(self, name: str, start: int, part: np.ndarray) -> None:
         self._raw.put(name, start, part)
+
+    def shorten(self, times: int) -> None:
+        self._raw.shorten(times)
 
     def close(self) -> None:
         self._raw.close()
@@ -157,15 +188,18 @@ class _Npz:
     """`.npy` files that are packed, uncompressed, when they are complete."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Spec]):
-        self._raw, self._path, self._names = _Npy(path.parent, arrays), path, list(arrays)
+        self._raw, self._path, self.names = _Npy(path.parent, arrays), path, tuple(arrays)
 
     def put(self, name: str, start: int, part: np.ndarray) -> None:
         self._raw.put(name, start, part)
 
+    def shorten(self, times: int) -> None:
+        self._raw.shorten(times)
+
     def close(self) -> None:
         self._raw.close()
         with zipfile.ZipFile(self._path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for name in self._names:
+            for name in self.names:
                 member = self._path.parent / f"{name}.npy"
                 archive.write(member, f"{name}.npy")
                 member.unlink()
@@ -178,12 +212,16 @@ class _Hdf5:
     """Chunked data sets of one HDF5 file."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Spec]):
-        self._file = _package("h5py", path).File(path, "w")
+        self._file, self._specs, self.names = _package("h5py", path).File(path, "w"), arrays, tuple(arrays)
         for name, spec in arrays.items():
-            self._file.create_dataset(name, spec.shape, spec.dtype, chunks=_chunks(spec))
+            self._file.create_dataset(name, spec.shape, spec.dtype, chunks=_chunks(spec), maxshape=spec.shape)
 
     def put(self, name: str, start: int, part: np.ndarray) -> None:
         self._file[name][_place(part, start)] = part
+
+    def shorten(self, times: int) -> None:
+        for name, spec in self._specs.items():
+            self._file[name].resize(spec.shortened(times).shape)
 
     def close(self) -> None:
         self._file.flush()
@@ -197,6 +235,7 @@ class _Zarr:
 
     def __init__(self, path: Path, arrays: Mapping[str, Spec]):
         group = _package("zarr", path).open_group(str(path), mode="w")
+        self._specs, self.names = arrays, tuple(arrays)
         self._arrays = {
             name: group.create_array(name, shape=spec.shape, dtype=spec.dtype, chunks=_chunks(spec))
             for name, spec in arrays.items()
@@ -204,6 +243,10 @@ class _Zarr:
 
     def put(self, name: str, start: int, part: np.ndarray) -> None:
         self._arrays[name][_place(part, start)] = part
+
+    def shorten(self, times: int) -> None:
+        for name, spec in self._specs.items():
+            self._arrays[name].resize(spec.shortened(times).shape)
 
     def close(self) -> None:
         """Every part was written when it was put."""
