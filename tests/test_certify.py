@@ -23,6 +23,7 @@ from sgno.evaluation.certificates.sgno import SGNOConstants
 from sgno.evaluation.certificates.sgno_x import SGNOXConstants
 from sgno.evaluation.certificates.words import guaranteed
 from sgno.models.linear import LinearConfig
+from sgno.models.normalised import Normalised
 from sgno.models.sgno import SGNOConfig
 from sgno.models.sgno_x import SGNOXConfig
 from sgno.models.step import AbstractStep, Grid
@@ -185,7 +186,8 @@ def test_an_ablation_without_constraints_is_certified_for_what_it_is():
 
 
 def test_float32_stays_within_its_certified_rounding(seeds, x):
-    for step, certificate in ((seeds[0][0], seeds[1][0]), x):
+    fitted = Normalised(seeds[0][0], (40.0,), (3.0,))
+    for step, certificate in ((seeds[0][0], seeds[1][0]), x, (fitted, certify([fitted], GRID.points)[0])):
         a, b = certificate.rounding
         ready = prepared(step)
         u = 3 * jax.random.normal(KEY, (200, *GRID.shape))
@@ -216,6 +218,31 @@ def test_sgno_x_is_certified_on_its_trapping_set(x):
     assert float(l2(after).max()) <= certificate.ball and bool(jnp.isfinite(after).all())
     assert_certified(step, certificate, 3)
     assert any("R =" in line for line in guaranteed(certificate))
+
+
+def test_one_scale_cancels_and_bounds_move_with_the_units(x):
+    step, inner = x
+    (fitted,) = certify([Normalised(step, (-2.0,), (5.0,))], GRID.points)
+    assert fitted.step == inner.step and inner.radius is not None and inner.sup is not None
+    assert fitted.radius == (pytest.approx(5 * inner.radius[0] + 2, rel=1e-4),)
+    assert fitted.sup == (pytest.approx(5 * inner.sup[0] + 2, rel=1e-4),)
+    after = advanced(prepared(Normalised(step, (-2.0,), (5.0,))), 1e9 * jax.random.normal(KEY, (9, 1, 16)))
+    assert float(l2(after).max()) <= fitted.ball
+    assert_certified(Normalised(step, (-2.0,), (5.0,)), fitted, 4)
+
+
+def test_scales_that_differ_enter_the_constant():
+    step = built(SMALL, Grid(2, (16,)), scale=2.0)
+    fitted = Normalised(step, (0.3, -1.0), (8.0, 0.5))
+    (inner,), (outer,) = certify([step], (16,)), certify([fitted], (16,))
+    assert outer.step == pytest.approx(1 + 16 * (inner.step - 1), rel=1e-4)
+    rng = np.random.default_rng(5)
+    u, v = (jnp.asarray(rng.normal(size=(200, 2, 16)), jnp.float32) for _ in range(2))
+    ready = prepared(fitted)
+    apart = np.asarray(l2(advanced(ready, u) - advanced(ready, v)) / l2(u - v))
+    assert apart.max() <= outer.step
+    assert any("largest scale of a channel" in line for line in guaranteed(outer))
+    assert json.loads(json.dumps(outer.to_json()))["units"] == {"mean": [0.3, -1.0], "scale": [8.0, 0.5]}
 
 
 def test_without_a_trapping_set_products_have_no_constant():

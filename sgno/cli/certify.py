@@ -98,19 +98,26 @@ def _reference(
     recorded = weights.provenance.get("job", {}).get("task")
     if task is None and not (own_task and recorded):
         return None
-    from sgno.data.trajectories import load_trajectories
-    from sgno.tasks import Task, get_task
+    from sgno.data.load import load_data, task_from_json
+    from sgno.tasks import get_task
 
     if task in (None, "recorded"):
         if not recorded:
             raise InputError(
                 "The weights do not say what they were trained on. Name a --task, or give --data."
             )
-        chosen = Task.from_json(recorded)
+        chosen = task_from_json(recorded)
     else:
         assert task is not None
         chosen = get_task(task)
-    test = load_trajectories(chosen, cache).test
+    try:
+        test = load_data(chosen, cache).test
+    except InputError as error:
+        if task is not None:
+            raise
+        # A user's files may have moved since; what holds for every input needs none.
+        console.print(f"No data to compare with: {error}", markup=False, soft_wrap=True)
+        return None
     if test.shape[2] != weights.grid.channels or test.ndim - 3 != weights.grid.num_spatial_dims:
         raise InputError(
             f"{chosen.name} has states of shape {test.shape[2:]}, but the model was trained on "
@@ -152,7 +159,8 @@ def _print_constants(name: str, certificate: "Certificate") -> None:
     from sgno.evaluation.certificates.sgno_x import SGNOXConstants
 
     constants = certificate.constants
-    table = Table(title=f"{name}: certified constants (upper bounds)", title_justify="left")
+    units = "" if certificate.units is None else ", of the model in units of its own"
+    table = Table(title=f"{name}: certified constants (upper bounds{units})", title_justify="left")
     if isinstance(constants, SGNOXConstants):
         row = {
             "carry": _text(constants.carry),

@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgno.errors import InputError
-from sgno.evaluation.certificates.bounds import UNIT_ROUNDOFF
+from sgno.evaluation.certificates.bounds import UNIT_ROUNDOFF, raised
 from sgno.evaluation.certificates.sgno import SGNOConstants, parts, sgno_constants
 from sgno.evaluation.certificates.sgno_rounding import sgno_rounding
 from sgno.evaluation.certificates.sgno_x import SGNOXConstants, sgno_x_constants
 from sgno.evaluation.certificates.sgno_x_rounding import sgno_x_rounding
+from sgno.evaluation.certificates.units import Units
+from sgno.models.normalised import Normalised
 from sgno.models.sgno import SGNO, PreparedSGNO
 from sgno.models.sgno_x.prepared import PreparedSGNOX
 from sgno.models.sgno_x.step import SGNOX
@@ -32,7 +34,9 @@ class Certificate:
 
     `f` is the step with the coefficients it computes from its stored weights; transforms are unitary in this
     norm. `fl` is its evaluation in IEEE arithmetic of the weights' precision (matrix products of reduced
-    precision, the default of some accelerators, round more), as long as nothing overflows.
+    precision, the default of some accelerators, round more), as long as nothing overflows. `constants` are
+    those of the model itself; `step`, `radius`, `sup` and `rounding` are in the units of the states, which
+    are others if the model was fitted to a user's data.
     """
 
     kind: str
@@ -40,16 +44,32 @@ class Certificate:
     precision: str
     constants: SGNOConstants | SGNOXConstants
     rounding: tuple[float, float]
+    units: Units | None = None
 
     @property
     def step(self) -> float:
         """The sharpest Lipschitz constant that is certified."""
-        return self.constants.step
+        inner = self.constants.step
+        residual = isinstance(self.constants, SGNOConstants)
+        return inner if self.units is None else self.units.lipschitz(inner, residual=residual)
+
+    @property
+    def radius(self) -> tuple[float, ...] | None:
+        """No channel of a state after a step has a larger root mean square; None without such a bound."""
+        return self._in_units(self.constants.radius) if isinstance(self.constants, SGNOXConstants) else None
+
+    @property
+    def sup(self) -> tuple[float, ...] | None:
+        """Nor a larger value."""
+        return self._in_units(self.constants.sup) if isinstance(self.constants, SGNOXConstants) else None
 
     @property
     def ball(self) -> float:
         """No state after a step has a larger norm; infinite where nothing guarantees that."""
-        return self.constants.ball if isinstance(self.constants, SGNOXConstants) else math.inf
+        return math.inf if self.radius is None else math.sqrt(sum(r * r for r in self.radius))
+
+    def _in_units(self, inner: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        return inner if inner is None or self.units is None else self.units.bounds(inner)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; None where a constant is infinite."""
@@ -61,6 +81,7 @@ class Certificate:
             "rounding": {"relative": self.rounding[0], "absolute": self.rounding[1]},
             "trapping_radius": self.ball,
             "constants": dataclasses.asdict(self.constants),
+            "units": None if self.units is None else dataclasses.asdict(self.units),
         }
         return finite_json(content)
 
@@ -70,19 +91,46 @@ def certify(steps: Sequence[AbstractStep], points: tuple[int, ...]) -> list[Cert
 
     **Arguments:**
 
-    - `steps`: SGNO or SGNO-X steps of one structure, such as the seeds of one setting; their coefficients are
-        computed together.
+    - `steps`: SGNO or SGNO-X steps of one structure, such as the seeds of one setting, in units of their own
+        or not; their coefficients are computed together.
     - `points`: the grid of the states.
 
     **Raises:** `InputError` for any other model: nothing bounds its layers.
     """
-    prepared, extra = jax.tree.map(np.asarray, _prepare_all(stack(steps), points))
+    stacked, units = _unwrapped(stack(steps))
+    prepared, extra = jax.tree.map(np.asarray, _prepare_all(stacked, points))
     precision = str(jax.tree.leaves(eqx.filter(steps[0], eqx.is_inexact_array))[0].dtype)
     certificates = []
     for i in range(len(steps)):
         one = jax.tree.map(lambda leaf, i=i: leaf[i], (prepared, extra))
-        certificates.append(_certificate(one[0], one[1], points, precision))
+        found = _certificate(one[0], one[1], points, precision)
+        certificates.append(found if units is None else _with_units(found, units, one[0]))
     return certificates
+
+
+@functools.singledispatch
+def _unwrapped(step: AbstractStep) -> tuple[AbstractStep, Units | None]:
+    """The model inside, and the units around it."""
+    return step, None
+
+
+@_unwrapped.register
+def _(step: Normalised):
+    return step.step, Units(step.mean, step.scale)
+
+
+def _with_units(found: Certificate, units: Units, prepared) -> Certificate:
+    """The certificate of the same model in the units of the user."""
+    unit, b = UNIT_ROUNDOFF[found.precision], found.rounding[1]
+    if math.isfinite(found.ball):
+        reach = (0.0, found.ball)
+    else:
+        zero = jnp.zeros((1, len(units.scale), *found.points), found.precision)
+        at_zero = np.asarray(eqx.filter_jit(lambda step, u: step.batch(u))(prepared, zero), np.float64)
+        # |f(w)| <= Lip |w| + |f(0)|, and what was computed of f(0) is off by b at most.
+        reach = (found.step, raised(math.sqrt(float(np.sum(at_zero**2)) / math.prod(found.points))) + b)
+    rounding = units.rounding(found.rounding, found.step, reach, unit)
+    return dataclasses.replace(found, rounding=rounding, units=units)
 
 
 def stack(steps: Sequence[AbstractStep]) -> AbstractStep:

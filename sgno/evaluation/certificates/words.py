@@ -12,7 +12,7 @@ def guaranteed(certificate: Certificate) -> list[str]:
     """What holds for every input."""
     constants = certificate.constants
     lines = [_step(certificate)]
-    lines.append(_trapping(constants) if isinstance(constants, SGNOXConstants) else _carry(constants))
+    lines.append(_trapping(certificate) if isinstance(constants, SGNOXConstants) else _carry(constants))
     if certificate.step > 1:
         lines.append(
             "Not guaranteed: that a rollout stays near the truth for long. A constant above 1 allows errors "
@@ -45,14 +45,24 @@ def _step(certificate: Certificate) -> str:
     return (
         f"Guaranteed: one step moves two states u, v apart by at most a factor {certificate.step:.4g} in the "
         f"discrete L2 norm; its evaluation in {certificate.precision} adds at most {added}{2 * absolute:.2g}."
+        + _scales(certificate)
     )
 
 
-def _trapping(constants: SGNOXConstants) -> str:
-    if constants.radius is None or constants.sup is None:
+def _scales(certificate: Certificate) -> str:
+    if certificate.units is None or certificate.units.kappa == 1:
+        return ""
+    return (
+        f" The factor contains {certificate.units.kappa:.3g}, the largest scale of a channel over the "
+        "smallest; data in units that make the channels alike have a smaller one."
+    )
+
+
+def _trapping(certificate: Certificate) -> str:
+    if certificate.radius is None or certificate.sup is None:
         return "Not guaranteed: that a rollout stays bounded. This step was trained without a trapping set."
-    radius = ", ".join(f"{r:.3g}" for r in constants.radius)
-    sup = ", ".join(f"{s:.3g}" for s in constants.sup)
+    radius = ", ".join(f"{r:.3g}" for r in certificate.radius)
+    sup = ", ".join(f"{s:.3g}" for s in certificate.sup)
     return (
         "Guaranteed: from any input and for any number of steps, no state has a root mean square above "
         f"R = {radius} or a value above {sup} (per channel): every step ends in the trapping set. R says "
@@ -62,8 +72,12 @@ def _trapping(constants: SGNOXConstants) -> str:
 
 def _carry(constants: SGNOConstants) -> str:
     carry = max(layer.carry for layer in constants.layers)
-    grows = "cannot grow a mode" if carry <= 1 else "may grow a mode, as its generator is not constrained"
+    if carry > 1:
+        return (
+            "Not guaranteed: that the spectral carry grows no mode. Its generator is not constrained (max "
+            f"|exp(lambda)| = {carry:.4g})."
+        )
     return (
-        f"The spectral carry {grows} (max |exp(lambda)| = {carry:.4g}). That alone does not make the step "
-        "contract: local path, correction and the outer sum enter its constant too."
+        f"Guaranteed: the spectral carry cannot grow a mode (max |exp(lambda)| = {carry:.4g}). That alone "
+        "does not make the step contract: local path, correction and the outer sum enter its constant too."
     )
