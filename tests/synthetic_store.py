@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from sgno.files import save_arrays
+from sgno.report.groups import compare
+from sgno.report.runs import parse_run
+from sgno.report.tables import all_tables
 from sgno.tasks.catalogue import TASKS
 
 STEPS = 200
@@ -111,3 +114,31 @@ def _write_pictures(root: Path, shared: Path, dims: int) -> None:
     growth = 1 + np.arange(20)[:, None] / 5
     curves = {"spectrum": (decay * growth).astype(np.float32), "reference_spectrum": decay.astype(np.float32)}
     save_arrays(shared / f"curves{dims}.sgno", {}, curves)
+
+
+def comparison(*records):
+    """Records as the report compares them."""
+    return compare(parse_run(r, f"{i:04x}") for i, r in enumerate(records))
+
+
+def table(records, table_id):
+    """One table of the report of these records."""
+    return next(t for t in all_tables(comparison(*records)) if t.id == table_id)
+
+
+def cells(found, first):
+    """Heading -> cell of the first row whose name begins so."""
+    row = next(row for row in found.rows if row[0].text.startswith(first))
+    return {column.title: cell for column, cell in zip(found.columns, row, strict=True)}
+
+
+# Seven runs of one task: three seeds of SGNO and four others, one of them without a finite score.
+KS = [
+    *(record(seed=s, gmean100=g) for s, g in enumerate((0.02, 0.03, 0.07))),
+    record(model="dil", gmean100=0.2),
+    record(model="fno", gmean100=0.5),
+    record(model="linear", gmean100=0.1),
+    record(model="conv", gmean100=None),
+]
+# A name that every format must keep as text.
+HOSTILE = "</script><script>alert(1)</script>|`[x](javascript:1)` \\input{a} & 50% $x$ _y_ {"

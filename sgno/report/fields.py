@@ -72,10 +72,14 @@ def _frames(path: Path, run: Run) -> Frames:
         raise InputError(
             f"{path} holds states of shape {states.shape}, which is no sample of a {dims}D task."
         )
+    return as_frames(states, dims, max(1, run.task["test_steps"] // (len(states) - 1)))
+
+
+def as_frames(states: np.ndarray, dims: int, every: int) -> Frames:
+    """The first channel of a sample `(times, channels, ...)` as panels; in 3D a sample is three slices."""
     first_channel = states[:, 0].astype(np.float32)
     times, *points = first_channel.shape
     shape = {1: (times, 1, 1, *points), 2: (times, 1, *points), 3: (times, *points)}[dims]
-    every = max(1, run.task["test_steps"] // (times - 1))
     return Frames(first_channel.reshape(shape), every)
 
 

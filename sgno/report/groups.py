@@ -119,7 +119,7 @@ class Row:
     @property
     def setting(self) -> str:
         """Grid and budget in words, and whatever departs from the protocol."""
-        words = [grid_text(self.points, self.dims)]
+        words = [task_grid(self.task)]
         if self.budget is not None:
             words.append(f"{self.budget['updates']:,} updates")
         words += _departures(self.task, self.budget or {})
@@ -217,6 +217,14 @@ def _without_name(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def grid_text(points: int, dims: int) -> str:
     return f"{points} points" if dims == 1 else f"{points}{'²' if dims == 2 else '³'}"
+
+
+def task_grid(task: Mapping[str, Any]) -> str:
+    """The grid of a task in words; a user's own axes may differ."""
+    axes = task.get("points") or []
+    if len(set(axes)) > 1:
+        return " × ".join(map(str, axes))
+    return grid_text(task["num_points"], task["num_spatial_dims"])
 
 
 def _departures(task: Mapping[str, Any], budget: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sgno.files import content_id
-from sgno.report.groups import Group, grid_text
+from sgno.report.groups import Group, task_grid
 from sgno.report.models import label
 from sgno.report.runs import Run
 from sgno.report.tables.table import NOTHING, Cell, Column, Table, name_cell, number_cell
@@ -66,7 +66,7 @@ def _run_row(run: Run, environment: str) -> tuple[Cell, ...]:
         name_cell(run.task["name"]),
         Cell(label(run.model)),
         Cell(str(run.seed), run.seed),
-        Cell(grid_text(run.task["num_points"], run.task["num_spatial_dims"]), run.task["num_points"]),
+        Cell(task_grid(run.task), run.task["num_points"]),
         Cell(f"{run.train['updates']:,}", run.train["updates"]),
         number_cell(scores.gmean100),
         Cell(f"{scores.stable_step:g}", scores.stable_step),

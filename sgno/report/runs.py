@@ -126,6 +126,9 @@ def _parse(record: Any, job_id: str) -> Run:
         task.whole(name)
     if task.whole("num_spatial_dims") not in (1, 2, 3):
         raise InputError(f"num_spatial_dims={task.whole('num_spatial_dims')} must be 1, 2 or 3.")
+    axes = task.content.get("points", [])
+    if not isinstance(axes, list) or not all(type(n) is int and n > 0 for n in axes):
+        raise InputError(f"points={axes!r:.80} must be a list of the points along each axis.")
     task.text("name")
     train = job.part("train")
     if train.whole("updates") < 0 or train.whole("batch_size") < 1:
