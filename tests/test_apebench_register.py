@@ -5,26 +5,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from apebench_tiny import TINY
 
 import sgno
 from sgno.errors import InputError
 
 # APEBench and what it stands on warn of their own futures; the numbers are what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-TINY = {
-    "scenario": "diff_adv",
-    "task": "predict",
-    "train": "one",
-    "num_points": 32,
-    "num_train_samples": 2,
-    "train_temporal_horizon": 3,
-    "num_test_samples": 2,
-    "test_temporal_horizon": 3,
-    "batch_size": 4,
-    "optim_config": "adam;30;constant;0.01",
-    "record_loss_every": 1,
-}
 
 
 @pytest.fixture(scope="module", autouse=True)

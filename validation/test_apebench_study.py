@@ -1,29 +1,22 @@
 """SGNO and SGNO-X, two seeds at once, through APEBench's own trainer: minutes, nearly all of it compiling."""
 
+import sys
+from pathlib import Path
+
 import apebench
 import numpy as np
 import pandas
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from apebench_tiny import TINY
 
 import sgno
 from sgno.models.apebench_register import StateSpaceNetwork
 
 # APEBench and what it stands on warn of their own futures; the numbers are what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-TINY = {
-    "scenario": "diff_adv",
-    "task": "predict",
-    "train": "one",
-    "num_points": 32,
-    "num_train_samples": 2,
-    "train_temporal_horizon": 3,
-    "num_test_samples": 2,
-    "test_temporal_horizon": 3,
-    "batch_size": 4,
-    "optim_config": "adam;30;constant;0.01",
-    "record_loss_every": 1,
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
