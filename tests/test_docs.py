@@ -130,6 +130,17 @@ def test_everything_on_a_page_runs(page, tmp_path, monkeypatch, shared_cache, ca
             )
 
 
+# The pages of the tasks are made while the site is built, and their commands differ in the name alone.
+@pytest.mark.parametrize(("name", "points"), [("ks1d", 64), ("mixdisp2d", 16), ("advdiff3d", 8)])
+def test_the_command_of_a_tasks_page_runs(name, points, tmp_path, monkeypatch, shared_cache):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SGNO_CACHE", str(shared_cache))
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "make"))
+    ((_, *words),) = commands(importlib.import_module("task_pages").run_it(name))
+    done = CliRunner().invoke(app, [*shrunk(words), "--points", str(points)])
+    assert done.exit_code == 0, done.output
+
+
 def test_what_is_not_run_is_marked_with_a_reason_and_limited():
     marked = [
         (page.name, block.not_run) for page in PAGES for block in blocks(page) if block.not_run is not None
@@ -220,6 +231,15 @@ def test_the_site_builds_strictly_and_holds_every_page(site):
         assert (site / "tasks" / f"{name}.html").is_file()
 
 
+def test_the_site_can_be_searched_and_every_page_has_a_title(site):
+    page = (site / "tasks" / "index.html").read_text()
+    assert 'data-md-component="search"' in page and "iframe-worker.js" in page
+    assert (site / "search" / "search_index.json").stat().st_size > 10_000
+    for path in site.rglob("*.html"):
+        title = re.search(r"<title>(.*?)</title>", path.read_text())
+        assert title and not title[1].startswith("Index"), path.name
+
+
 def test_every_public_name_is_on_the_api_page(site):
     text = (site / "api.html").read_text()
     for name in sgno.__all__:
@@ -249,6 +269,9 @@ def test_the_site_needs_nothing_from_elsewhere(site):
 
 def test_animations_are_small():
     made = list((ROOT / "docs" / "gallery").glob("*.webp"))
-    assert made and all(path.stat().st_size < 400_000 for path in made)
+    assert {path.stem for path in made} == set(TASKS)
+    assert all(path.stat().st_size < 400_000 for path in made)
+    kept = [path for path in (ROOT / "docs").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert sum(path.stat().st_size for path in kept) < 6_000_000
     gallery = (ROOT / "docs" / "gallery.md").read_text()
     assert all(path.name in gallery for path in made)

@@ -10,7 +10,7 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-_POINTS = 11.5
+_POINTS = 14
 _STYLE = {"mathtext.fontset": "stix", "svg.fonttype": "path", "svg.hashsalt": "sgno"}
 
 

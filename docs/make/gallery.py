@@ -1,12 +1,15 @@
-"""Animations for the gallery, from the samples of finished runs: `python docs/make/gallery.py [TASK...]`.
+"""Animations for the gallery: `python docs/make/gallery.py [TASK...]`.
 
-One WebP a task into docs/gallery: predictions beside the reference, in 1D each with its error so far.
+One WebP a task into docs/gallery: predictions beside the reference, in 1D each with its error so far. They
+come from the samples that finished runs keep. A task that was not run is shown by the models of the zoo, and
+by the reference alone if there are none.
 """
 
 import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,43 +18,90 @@ from PIL import Image
 from task_pictures import chosen_models
 
 from sgno.errors import InputError
-from sgno.report.fields import Frames, load_prediction, load_truth
+from sgno.evaluation.sample import stride
+from sgno.report.fields import Frames, as_frames, load_prediction, load_truth
 from sgno.report.figures.style import new_figure, styled
 from sgno.report.groups import Row, compare
 from sgno.report.models import label, look
 from sgno.report.runs import read_store
 from sgno.study.store import Store
+from sgno.tasks import TASKS
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 400_000
 _FRAMES = 40
+# Quality, and one frame in so many: the first that is small enough is taken.
+_CHOICES = ((50, 1), (35, 1), (35, 2), (20, 2), (20, 4))
 _MILLISECONDS = 110
 _DPI = 80
 
 
-def animate(row: Row, store: Store) -> bytes | None:
-    """One row of the comparison as an animated WebP; None without samples."""
+class Scene(NamedTuple):
+    """What is shown of a task: the reference, and what each model makes of its first state."""
+
+    name: str
+    dims: int
+    truth: Frames
+    fields: dict[str, Frames]
+
+
+def from_store(row: Row, store: Store) -> Scene | None:
+    """The kept samples of one row of the comparison; None without any."""
     models = chosen_models(row)
     try:
         truth = load_truth(store, row.groups[models[0]].first)
         fields = {model: load_prediction(store, row.groups[model].first) for model in models}
     except (InputError, OSError):
         return None
-    times = np.unique(np.linspace(0, len(truth.values) - 1, _FRAMES).round().astype(int))
+    return Scene(row.name, row.dims, truth, fields)
+
+
+def from_zoo(name: str) -> Scene:
+    """The first test trajectory, made again, and the shipped models on it."""
+    from sgno.data.scenario import make_scenario
+    from sgno.evaluation.sample import sample_reference, sample_rollout
+    from sgno.tasks import Task, get_task
+    from sgno.zoo import load
+    from sgno.zoo.shelf import card, names
+
+    shipped = [found for found in names() if found.startswith(f"{name}/")]
+    task = Task.from_json(card(shipped[0]).task) if shipped else get_task(name)
+    test = np.asarray(make_scenario(task.with_options(num_test_samples=1)).get_test_data())
+    every = stride(task.num_spatial_dims, task.test_steps)
+    shown = lambda states: as_frames(states, task.num_spatial_dims, every)
+    fields = {
+        card(found).model["kind"]: shown(sample_rollout(load(found), test[0])) for found in reversed(shipped)
+    }
+    return Scene(name, task.num_spatial_dims, shown(sample_reference(test)), fields)
+
+
+def animate(scene: Scene) -> bytes:
+    """A scene as an animated WebP."""
+    times = np.unique(np.linspace(0, len(scene.truth.values) - 1, _FRAMES).round().astype(int))
     with styled():
-        figure, show = (_lines if row.dims == 1 else _maps)(row, truth, fields)
+        figure, show = (_lines if scene.dims == 1 else _maps)(scene)
         figure.set_dpi(_DPI)
         pictures = [_picture(figure, show, int(t)) for t in times]
+    made = b""
+    for quality, thin in _CHOICES:
+        made = _encoded(pictures[::-thin][::-1], quality, thin * _MILLISECONDS)
+        if len(made) <= MOST_BYTES:
+            return made
+    raise SystemExit(f"{scene.name} takes {len(made):,} bytes at the least, more than {MOST_BYTES:,}.")
+
+
+def _encoded(pictures: list[Image.Image], quality: int, milliseconds: int) -> bytes:
     out = io.BytesIO()
     first, *others = pictures
     # The last picture stays a while, so that the end can be read.
-    durations = [_MILLISECONDS] * (len(pictures) - 1) + [1500]
-    first.save(out, "WEBP", save_all=True, append_images=others, duration=durations, loop=0, quality=50)
+    durations = [milliseconds] * (len(pictures) - 1) + [1500]
+    first.save(out, "WEBP", save_all=True, append_images=others, duration=durations, loop=0, quality=quality)
     return out.getvalue()
 
 
-def _lines(row: Row, truth: Frames, fields: dict[str, Frames]) -> tuple[Figure, Callable[[int], None]]:
+def _lines(scene: Scene) -> tuple[Figure, Callable[[int], None]]:
     """The state over space, prediction over reference, and how the error has grown so far."""
+    truth, fields = scene.truth, scene.fields
     figure = new_figure(2.3 * len(fields) + 0.3, 3.6)
     panels = figure.subplots(2, len(fields), squeeze=False, sharey="row")
     top, x = 1.25 * truth.amplitude, np.linspace(0, 1, truth.values.shape[-1], endpoint=False)
@@ -71,10 +121,10 @@ def _lines(row: Row, truth: Frames, fields: dict[str, Frames]) -> tuple[Figure, 
         below.set_xlabel("step", fontsize=8)
         drawn.append((reference, predicted, grown, frames.values, np.maximum(error, 1e-4)))
     panels[1, 0].set_ylabel("nRMSE", fontsize=8)
-    title = figure.suptitle(f"{row.name}, step 200   (grey: reference)", fontsize=9, x=0.01, ha="left")
+    title = figure.suptitle(f"{scene.name}, step 200   (grey: reference)", fontsize=9, x=0.01, ha="left")
 
     def show(t: int) -> None:
-        title.set_text(f"{row.name}, step {t * truth.every}   (grey: reference)")
+        title.set_text(f"{scene.name}, step {t * truth.every}   (grey: reference)")
         for reference, predicted, grown, values, error in drawn:
             reference.set_ydata(truth.values[t, 0, 0])
             predicted.set_ydata(values[t, 0, 0])
@@ -83,28 +133,33 @@ def _lines(row: Row, truth: Frames, fields: dict[str, Frames]) -> tuple[Figure, 
     return figure, show
 
 
-def _maps(row: Row, truth: Frames, fields: dict[str, Frames]) -> tuple[Figure, Callable[[int], None]]:
-    """Fields side by side; the first slice in 3D."""
+def _maps(scene: Scene) -> tuple[Figure, Callable[[int], None]]:
+    """Fields side by side; in 3D one row a model, one column a slice through the middle."""
+    truth, fields = scene.truth, scene.fields
     shown = {"reference": truth, **{label(model): frames for model, frames in fields.items()}}
-    figure = new_figure(1.9 * len(shown), 2.3)
+    slices = truth.values.shape[1]
+    rows, columns = (len(shown), slices) if slices > 1 else (1, len(shown))
+    figure = new_figure(2.1 * max(columns, 2), 2.0 * rows + 0.5)
+    panels = figure.subplots(rows, columns, squeeze=False)
     drawn = []
-    for axes, (name, frames) in zip(
-        figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True
-    ):
-        axes.set_facecolor("#888888")
-        image = axes.imshow(
-            frames.values[0, 0].T, origin="lower", cmap="RdBu_r", vmin=-truth.amplitude, vmax=truth.amplitude
-        )
-        axes.set(xticks=[], yticks=[])
-        axes.grid(visible=False)
-        axes.set_title(name, fontsize=9)
-        drawn.append((image, frames.values))
-    title = figure.suptitle(f"{row.name}, step 200", fontsize=9, x=0.01, ha="left")
+    for i, (name, frames) in enumerate(shown.items()):
+        for j in range(slices):
+            axes = panels[i, j] if slices > 1 else panels[0, i]
+            axes.set_facecolor("#888888")
+            image = axes.imshow(
+                frames.values[0, j].T, origin="lower", cmap="RdBu_r", interpolation="nearest",
+                vmin=-truth.amplitude, vmax=truth.amplitude,
+            )  # fmt: skip
+            axes.set(xticks=[], yticks=[])
+            axes.grid(visible=False)
+            axes.set_title(name if slices == 1 else f"{name}, {'xyz'[j]} = L/2", fontsize=9)
+            drawn.append((image, frames.values[:, j]))
+    title = figure.suptitle(f"{scene.name}, step 200", fontsize=9, x=0.01, ha="left")
 
     def show(t: int) -> None:
-        title.set_text(f"{row.name}, step {t * truth.every}")
+        title.set_text(f"{scene.name}, step {t * truth.every}")
         for image, values in drawn:
-            image.set_data(np.ma.masked_invalid(values[t, 0]).T)
+            image.set_data(np.ma.masked_invalid(values[t]).T)
 
     return figure, show
 
@@ -122,19 +177,17 @@ def main(wanted: list[str]) -> None:
     """Draw the tasks that are named, or all."""
     store, folder = Store(ROOT / "results" / "desk"), ROOT / "docs" / "gallery"
     folder.mkdir(exist_ok=True)
-    done: set[str] = set()
+    rows: dict[str, Row] = {}
     for row in compare(read_store(store.root).runs).rows:
-        # One animation a task: the first row, which is the one with the largest budget.
-        made = None if row.name in done or (wanted and row.name not in wanted) else animate(row, store)
-        if made is None:
+        # The first row of a task is the one with the largest budget.
+        rows.setdefault(row.name, row)
+    for name in TASKS:
+        if wanted and name not in wanted:
             continue
-        if len(made) > MOST_BYTES:
-            raise SystemExit(
-                f"{row.name} takes {len(made):,} bytes, more than {MOST_BYTES:,}: use fewer frames."
-            )
-        (folder / f"{row.name}.webp").write_bytes(made)
-        done.add(row.name)
-        print(f"{row.name}: {len(made):,} bytes")
+        kept = from_store(rows[name], store) if name in rows else None
+        made = animate(kept or from_zoo(name))
+        (folder / f"{name}.webp").write_bytes(made)
+        print(f"{name}: {len(made):,} bytes")
 
 
 if __name__ == "__main__":

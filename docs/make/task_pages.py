@@ -16,7 +16,9 @@ from sgno.study.store import Store
 from sgno.tasks.catalogue import CARDS, TASKS
 from sgno.tasks.task import Task
 
-_GENERATED = "<!-- Made while the site is built, by docs/make/task_pages.py. -->\n"
+# Tables of scores need the room of the table of contents, which these short pages can do without.
+_HEAD = "---\nhide: [toc]\n---\n"
+_GENERATED = _HEAD + "<!-- Made while the site is built, by docs/make/task_pages.py. -->\n"
 # The settings of a scenario that are numbers of its equation.
 _NUMBERS = (
     "domain_extent",
@@ -60,7 +62,7 @@ _NOTES = {
 
 def nav() -> list[Any]:
     """The entries of the navigation."""
-    return ["tasks/index.md", *({name: f"tasks/{name}.md"} for name in TASKS)]
+    return [{"Overview": "tasks/index.md"}, *({name: f"tasks/{name}.md"} for name in TASKS)]
 
 
 def pages(root: Path) -> dict[str, str | bytes]:
@@ -125,7 +127,7 @@ def _page(task: Task, rows: list[Row], store: Store, made: dict[str, str | bytes
         "",
         "## Setting",
         "",
-        "| | |",
+        "| Setting | Value |",
         "| --- | --- |",
         *(f"| {name} | {value} |" for name, value in _setting(task)),
         "",
@@ -149,10 +151,15 @@ def _page(task: Task, rows: list[Row], store: Store, made: dict[str, str | bytes
         "## Run it",
         "",
         "```sh",
-        f"sgno run {task.name} --model linear    # or any other of `sgno models`",
+        run_it(task.name),
         "```",
     ]
     return "\n".join(lines)
+
+
+def run_it(name: str) -> str:
+    """The command of a task's page."""
+    return f"sgno run {name} --model linear    # or any other of `sgno models`"
 
 
 def _setting(task: Task) -> list[tuple[str, str]]:
@@ -182,17 +189,17 @@ def _scores(row: Row) -> list[str]:
     lines = [
         f"## Scores: {row.setting}",
         "",
-        "| Model | Seeds | GMean100, median | lowest to highest | Stable step | Non-finite runs | "
-        "Parameters | real numbers | Training, s |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| Model | Seeds | GMean100 | lowest to highest | Stable step | Non-finite runs | Parameters | "
+        "Training, s |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     wanted = sorted({*MAIN_MODELS, *row.groups}, key=order)
     lines += [_score_line(model, row.groups[model]) for model in wanted if model in row.groups]
     missing = [label(model) for model in wanted if model not in row.groups and not is_sgno_x(model)]
     lines += [
         "",
-        "Stable step: how many steps the mean nRMSE stays at or below 0.2, of "
-        f"{row.task['test_steps']}. Parameters: complex numbers counted once, and in real numbers.",
+        "GMean100: the median over seeds. Stable step: how many steps the mean nRMSE stays at or below 0.2, "
+        f"of {row.task['test_steps']}. Parameters: complex numbers counted once / in real numbers.",
         "",
     ]
     if missing:
@@ -206,9 +213,15 @@ def _score_line(model: str, group: Group) -> str:
     spread = "" if len(scores) == 1 else f"{number_text(scores[0])} to {number_text(scores[-1])}"
     return (
         f"| {label(model)} | {len(group.runs)} | {number_text(group.score.median)} | {spread} | "
-        f"{group.stable_step.median:g} | {bad} | {group.first.params:,} | {group.first.params_real:,} | "
+        f"{group.stable_step.median:g} | {bad} | {_counts(group)} | "
         f"{group.train_seconds.median:.0f} |"
     )
+
+
+def _counts(group: Group) -> str:
+    """Both counts where they differ."""
+    both = dict.fromkeys((f"{group.first.params:,}", f"{group.first.params_real:,}"))
+    return " / ".join(both)
 
 
 def _grid(points: int, dims: int) -> str:
