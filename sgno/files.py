@@ -1,7 +1,8 @@
 """Files that appear whole or not at all, and a container for arrays that cannot run code.
 
 Everything is written beside its final place and renamed last, so a killed process or a full
-disk leaves either the old content or the new, never a part of it.
+disk leaves either the old content or the new, never a part of it. What is being written is locked,
+so that leftovers of killed processes can be told from it without a clock.
 """
 
 import contextlib
@@ -17,12 +18,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgno.errors import InputError
+from sgno.errors import InputError, StorageError, storage_error
+from sgno.locks import held, is_current, lock
 
 FORMAT = "sgno-arrays"
 FORMAT_VERSION = 1
+_PART = ".part"
+_SEAL = "checksum"
 # A header is settings and array names; anything larger is not ours.
 _MAX_HEADER_BYTES = 16 * 1024 * 1024
+_FIELDS = {"format", "version", "meta", "arrays", "crc32"}
+_RESTORE = "Restore it from a copy, or delete the run it belongs to and run again."
 _DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint32", "int8", "int16", "uint8", "bool")
 
 
@@ -36,19 +42,42 @@ def write_bytes(path: Path, chunks: Iterator[bytes] | list[bytes]) -> None:
     """Write `path` whole or not at all."""
     path = Path(path)
     make_folder(path.parent)
-    descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    with explained(path):
+        descriptor, beside = _file_beside(path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+                os.chmod(beside, 0o666 & ~_umask())
+                os.replace(beside, path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+def _file_beside(path: Path) -> tuple[int, Path]:
+    """A new file next to `path`, locked for as long as it is open."""
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent)
+        granted = lock(descriptor)
+        if granted is None or (granted and is_current(descriptor, Path(name))):
+            return descriptor, Path(name)
+        # Swept away before it was locked.
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn a disk's refusal to take more into an error that says what to do."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o666 & ~_umask())
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
+        yield
+    except OSError as error:
+        said = storage_error(error, path)
+        if said is None:
+            raise
+        raise said from error
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -66,6 +95,31 @@ def read_json(path: Path) -> Any:
         ) from error
 
 
+def seal(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content with a checksum of itself, for `read_sealed`."""
+    plain = json.loads(json.dumps(content, allow_nan=False))
+    return {**plain, _SEAL: content_id(plain)}
+
+
+def read_sealed(path: Path) -> Any:
+    """Read JSON of `write_json(path, seal(content))`, checked; content from before there were seals has none.
+
+    **Raises:** `InputError` if the content is not what was written.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or _SEAL not in content:
+        return content
+    try:
+        whole = content[_SEAL] == content_id({key: value for key, value in content.items() if key != _SEAL})
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise InputError(
+            f"{path} is damaged: its checksum does not match. Delete it and run again to rebuild it."
+        )
+    return content
+
+
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `target` when the block ends without an error.
@@ -74,20 +128,38 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     target = Path(target)
     make_folder(target.parent)
-    beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
-    try:
-        yield beside
-        for file in beside.iterdir():
-            with open(file, "rb") as handle:
-                os.fsync(handle.fileno())
-        os.chmod(beside, 0o777 & ~_umask())
+    with explained(target), contextlib.ExitStack() as stack:
+        beside = _folder_beside(target, stack)
         try:
-            os.rename(beside, target)
-        except OSError:
-            if not target.is_dir():
-                raise
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+            yield beside
+            for file in beside.iterdir():
+                with open(file, "rb") as handle:
+                    os.fsync(handle.fileno())
+            os.chmod(beside, 0o777 & ~_umask())
+            try:
+                os.rename(beside, target)
+            except OSError:
+                if not target.is_dir():
+                    raise
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _folder_beside(target: Path, stack: contextlib.ExitStack) -> Path:
+    """A new folder next to `target`, locked until the stack is closed."""
+    while True:
+        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_PART, dir=target.parent))
+        if stack.enter_context(held(beside)) is not False:
+            return beside
+        # Swept away before it was locked.
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left half-written in a folder of ours; what is being written is locked."""
+    for path in Path(folder).glob(f".*{_PART}"):
+        with contextlib.suppress(OSError), held(path) as abandoned:
+            if abandoned:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _umask() -> int:
@@ -102,11 +174,11 @@ def make_folder(path: Path) -> Path:
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
+        raise StorageError(
             f"Cannot create the folder {path} ({error.strerror}). Choose another with write access."
         ) from error
     if not os.access(path, os.W_OK):
-        raise InputError(f"The folder {path} is not writable. Choose another or change its permissions.")
+        raise StorageError(f"The folder {path} is not writable. Choose another or change its permissions.")
     return Path(path)
 
 
@@ -148,6 +220,7 @@ def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.nda
         )
         offset += array.nbytes
     header = {"format": FORMAT, "version": FORMAT_VERSION, "meta": dict(meta), "arrays": entries}
+    header["crc32"] = _header_checksum(header)
     line = json.dumps(header, allow_nan=False).encode() + b"\n"
     write_bytes(path, [line, *(array.tobytes() for array in little.values())])
 
@@ -172,14 +245,13 @@ def load_arrays(path: Path) -> Arrays:
             if offset + nbytes > body:
                 raise InputError(
                     f"{path} is truncated: array '{name}' ends at byte {offset + nbytes} of {body}. "
-                    "Restore it from a copy, or delete it and run again."
+                    f"{_RESTORE}"
                 )
             file.seek(len(line) + offset)
             array = np.frombuffer(file.read(nbytes), dtype).reshape(shape)
             if checksum(array) != crc:
                 raise InputError(
-                    f"{path} is damaged: the checksum of array '{name}' does not match. "
-                    "Restore it from a copy, or delete it and run again."
+                    f"{path} is damaged: the checksum of array '{name}' does not match. {_RESTORE}"
                 )
             arrays[name] = array
     return Arrays(header["meta"], arrays)
@@ -199,7 +271,17 @@ def _parse_header(path: Path, line: bytes) -> dict[str, Any]:
         )
     if not isinstance(header.get("arrays"), list) or not isinstance(header.get("meta"), dict):
         raise InputError(f"{path} has a header without its list of arrays. Restore it from a copy.")
+    # Files from before headers had a checksum have every field but that one.
+    if not header.keys() <= _FIELDS or header.get("crc32", _header_checksum(header)) != _header_checksum(
+        header
+    ):
+        raise InputError(f"{path} is damaged: the checksum of its header does not match. {_RESTORE}")
     return header
+
+
+def _header_checksum(header: Mapping[str, Any]) -> int:
+    # Dictionaries keep their order, so what was read is written as it was.
+    return zlib.crc32(json.dumps([header["meta"], header["arrays"]]).encode())
 
 
 def _parse_entry(path: Path, entry: Any) -> tuple[str, np.dtype, tuple[int, ...], int, int]:

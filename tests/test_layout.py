@@ -13,6 +13,7 @@ ROOT = Path(sgno.__file__).parent
 # Each layer may import itself and what stands before it.
 ORDER = [
     "errors",
+    "locks",
     "files",
     "plain",
     "spectral",

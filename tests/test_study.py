@@ -13,14 +13,14 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from kills import finish, kill_often
+from kills import check, finish, kill_often, study
 from rich.console import Console
-from tiny_study import result, tiny_job
+from tiny_study import tiny_job
 
 from sgno.errors import InputError
+from sgno.locks import claim
 from sgno.models.registry import MODELS, SGNO_X_ABLATIONS, get_model
 from sgno.models.step import Grid
-from sgno.study.claim import claim
 from sgno.study.estimate import Timing, estimate, timing_id
 from sgno.study.executor import Event, News, run_study
 from sgno.study.job import Job
@@ -254,7 +254,7 @@ def test_the_watcher_prints_lines_where_there_is_no_terminal_and_a_table_where_t
 _HOLD = """
 import sys, time
 from pathlib import Path
-from sgno.study.claim import claim
+from sgno.locks import claim
 with claim(Path(sys.argv[1])) as granted:
     print(granted, flush=True)
     time.sleep(60)
@@ -262,7 +262,7 @@ with claim(Path(sys.argv[1])) as granted:
 
 
 def test_a_claim_is_exclusive_and_ends_with_its_process(tmp_path):
-    path = tmp_path / "claims" / "job"
+    path = tmp_path / "job"
     other = subprocess.Popen([sys.executable, "-c", _HOLD, str(path)], stdout=subprocess.PIPE, text=True)
     with other:
         assert other.stdout is not None and other.stdout.readline() == "True\n"
@@ -353,26 +353,14 @@ def test_local_processes_record_a_failure_replace_a_dead_worker_and_finish_the_r
 
 @pytest.mark.slow
 def test_a_killed_study_goes_on_to_the_same_results(tmp_path, cache):
-    """Three kills here; twenty in validation."""
+    """Three kills here; two hundred, of studies and of runs, in validation."""
     seeds, updates = 3, 3000
-    seconds = finish(tmp_path / "whole", cache, seeds, updates)
-    seen = kill_often(
-        tmp_path / "killed",
-        cache,
-        seeds=seeds,
-        updates=updates,
-        kills=3,
-        longest=seconds,
-        rng=np.random.default_rng(0),
-    )
-    finish(tmp_path / "killed", cache, seeds, updates)
-    whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
-    ids = {tiny_job(seed, updates).id for seed in range(seeds)}
-    assert {path.name for path in (tmp_path / "killed" / "jobs").iterdir() if path.name[0] != "."} == ids
-    for job_id in ids:
-        assert result(killed, job_id) == result(whole, job_id)
-    for job_id, record in seen.items():
-        assert (killed.job(job_id) / "record.json").read_bytes() == record, "a finished job ran twice"
+    whole, store = Store(tmp_path / "whole"), Store(tmp_path / "killed")
+    seconds = finish(study(whole.root, cache, seeds, updates))
+    command = study(store.root, cache, seeds, updates)
+    killed = kill_often(command, store.root, kills=3, longest=seconds, rng=np.random.default_rng(0))
+    finish(command)
+    check(killed, store, whole, {tiny_job(seed, updates).id for seed in range(seeds)})
 
 
 @pytest.mark.slow

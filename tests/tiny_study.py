@@ -16,8 +16,8 @@ TINY = {
     "num_test_samples": 2,
     "test_steps": 8,
 }
-# What may differ between two runs of one job: clocks and memory.
-MEASURED = ("seconds_per_update", "train_seconds", "seconds", "peak_memory_bytes", "finished")
+# What may differ between two runs of one job: clocks and memory, and the checksum over them.
+MEASURED = ("seconds_per_update", "train_seconds", "seconds", "peak_memory_bytes", "finished", "checksum")
 
 
 def tiny_job(seed: int = 0, updates: int = 20, model: str = "Conv;4;1;relu", task: str = "adv1d") -> Job:

@@ -1,42 +1,86 @@
-"""Twenty kills at random moments leave the same results as none."""
+"""Two hundred kills at random moments, half of them while a file is written, leave the same results as none.
 
+A round is a store that `sgno run`, or a study, fills in spite of its kills. When it is full it is compared
+with an undisturbed one, bit for bit, and the next begins. What happened is kept in `results/kills.json`.
+"""
+
+import itertools
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from kills import finish, kill_often
-from tiny_study import result, tiny_job
+from keep import keep
+from kills import check, finish, kill_often, study
 
 from sgno.study.store import Store
 
-SEEDS, UPDATES, KILLS = 6, 20_000, 20
+KILLS = {"sgno run": 120, "study": 80}
+SEEDS, UPDATES = 3, 2000
+SIZES = {
+    "--model": "Conv;4;1;relu",
+    "--points": 64,
+    "--train-samples": 2,
+    "--test-samples": 2,
+    "--test-steps": 8,
+    "--batch": 4,
+    "--updates": UPDATES,
+    "--seeds": SEEDS,
+    # A checkpoint after every dispatch, so that a kill meets them in every state.
+    "--checkpoint-seconds": 0,
+}
 
 
-def test_a_study_killed_twenty_times_has_every_result_once_and_unchanged(tmp_path):
-    cache, whole, killed = tmp_path / "cache", tmp_path / "whole", tmp_path / "killed"
-    seconds = finish(whole, cache, SEEDS, UPDATES)
-    seen = kill_often(
-        killed,
-        cache,
-        seeds=SEEDS,
-        updates=UPDATES,
-        kills=KILLS,
-        # Short enough that the study lives to see all of its kills.
-        longest=0.6 * seconds,
-        rng=np.random.default_rng(0),
-    )
-    finish(killed, cache, SEEDS, UPDATES)
+def run(out: Path, cache: Path) -> list[str]:
+    options = [str(word) for pair in SIZES.items() for word in pair]
+    places = ["--out", str(out), "--cache", str(cache)]
+    return [sys.executable, "-m", "sgno", "run", "adv1d", *options, *places]
 
-    ids = {tiny_job(seed, UPDATES).id for seed in range(SEEDS)}
-    present = {path.name for path in (killed / "jobs").iterdir() if not path.name.startswith(".")}
-    assert present == ids
-    for job_id in ids:
-        assert result(Store(killed), job_id) == result(Store(whole), job_id)
-    # A finished job is never run again: its record is still the first one.
-    for job_id, record in seen.items():
-        assert (killed / "jobs" / job_id / "record.json").read_bytes() == record
-    assert not list(Store(killed).failures())
-    assert not list((killed / "checkpoints").glob("*.sgno"))
+
+def survive(
+    command: Callable[[Path, Path], list[str]], kills: int, folder: Path, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Rounds until there were so many kills."""
+    cache, whole = folder / "cache", Store(folder / "whole")
+    # The first run fills the caches, the second says how long one takes.
+    for place in (folder / "first", whole.root):
+        seconds = finish(command(place, cache))
+    ids = {path.name for path in (whole.root / "jobs").iterdir()}
+    assert len(ids) == SEEDS
+    moments, compared = [], 0
+    for number in itertools.count():
+        store = Store(folder / f"round{number}")
+        again = command(store.root, cache)
+        left = kills - len(moments)
+        # Short enough that most lives end by a kill, long enough that work is done.
+        killed = kill_often(again, store.root, kills=left, longest=0.8 * seconds, rng=rng)
+        moments += killed.kills
+        finish(again)
+        check(killed, store, whole, ids)
+        compared += len(ids)
+        leftovers = [path for path in store.root.rglob("*") if path.name.endswith(".part")]
+        assert not leftovers and not list((store.root / "checkpoints").glob("*"))
+        if len(moments) == kills:
+            break
+    return {
+        "kills": len(moments),
+        "while_writing": sum(bool(kill.half_written) for kill in moments),
+        "rounds": number + 1,
+        "results_compared": compared,
+        "results_lost_or_different": 0,
+        "undisturbed_seconds": seconds,
+        "moments": [kill._asdict() for kill in moments],
+    }
+
+
+def test_two_hundred_kills_leave_every_result_once_and_unchanged(tmp_path):
+    rng = np.random.default_rng(0)
+    commands = {"sgno run": run, "study": lambda out, cache: study(out, cache, SEEDS, UPDATES)}
+    found = {name: survive(commands[name], KILLS[name], tmp_path / name, rng) for name in KILLS}
+    total = sum(part["kills"] for part in found.values())
+    assert total >= 200
+    keep("kills", {"kills": total, "settings": {"seeds": SEEDS, "updates": UPDATES}, **found})

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from sgno.errors import InputError
+from sgno.errors import InputError, memory_message, storage_error
 
 console = Console(stderr=True, highlight=False)
 
@@ -35,14 +35,25 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(141)
-        except (InputError, ValueError, OSError, MemoryError) as error:
-            if os.environ.get("SGNO_DEBUG"):
+        except Exception as error:
+            message = _message(error)
+            if message is None or os.environ.get("SGNO_DEBUG"):
                 raise
-            message = " ".join(str(error).split()) or type(error).__name__
             console.print(f"[red]Error:[/red] {_escaped(message)}", soft_wrap=True)
             sys.exit(2)
 
     return run
+
+
+def _message(error: Exception) -> str | None:
+    """One line for an error that is the user's to deal with; None for one that is ours."""
+    if out_of_memory := memory_message(error):
+        return out_of_memory
+    if isinstance(error, OSError):
+        error = storage_error(error, error.filename or "to the disk") or error
+    if not isinstance(error, (ValueError, OSError)):
+        return None
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _escaped(text: str) -> str:

@@ -116,7 +116,6 @@ def fit(
     _say(plan)
     data = None if all(store.is_finished(job.id) for job in jobs) else plan.load()
     with _nothing_left(out):
-        store.create()
         use_compilation_cache(cache or default_cache())
         records = [run_shown(job, store, functools.partial(run_job, data=data), trackers) for job in jobs]
     found = {

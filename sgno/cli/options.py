@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sgno.errors import InputError
+
 Model = Annotated[str, typer.Option(help="A model of `sgno models`, or an APEBench network string.")]
 Seeds = Annotated[int, typer.Option(help="How many network seeds, starting from --first-seed.")]
 FirstSeed = Annotated[int, typer.Option(help="The first network seed.")]
@@ -24,7 +26,13 @@ Track = Annotated[
     str | None,
     typer.Option(help="Also track with tensorboard, wandb (offline) or both: --track tensorboard,wandb"),
 ]
+CheckpointSeconds = Annotated[float, typer.Option(help="Seconds between a run's checkpoints.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
 Cache = Annotated[
     Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
 ]
+
+
+def check_checkpoint_seconds(seconds: float) -> None:
+    if not seconds >= 0:
+        raise InputError(f"--checkpoint-seconds {seconds} must not be negative.")

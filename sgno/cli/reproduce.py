@@ -26,7 +26,7 @@ def reproduce(
         str | None, typer.Option(help="Address of a Dask scheduler, or 'local' to start one on this machine.")
     ] = None,
     cache: options.Cache = None,
-    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between a job's checkpoints.")] = 30.0,
+    checkpoint_seconds: options.CheckpointSeconds = 30.0,
     estimate: Annotated[bool, typer.Option(help="Measure first how long it will take.")] = True,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     dry_run: Annotated[
@@ -38,8 +38,7 @@ def reproduce(
 
     The same command again goes on where it stopped; several may share one --out.
     """
-    if checkpoint_seconds < 0:
-        raise InputError(f"--checkpoint-seconds {checkpoint_seconds} must not be negative.")
+    options.check_checkpoint_seconds(checkpoint_seconds)
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers} must be at least 1.")
     from sgno.data.trajectories import default_cache
@@ -61,10 +60,10 @@ def reproduce(
         if json:
             emit_json({**summary, "ids": [job.id for job in jobs]})
         return
-    store.create()
     expected: dict[str, float] = {}
     with contextlib.ExitStack() as stack:
         if left:
+            store.create()
             executor = stack.enter_context(_executor(cluster, workers))
             if estimate:
                 expected = _estimate(left, store, executor, cache, chosen.estimate_seconds)

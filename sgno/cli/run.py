@@ -33,14 +33,17 @@ def run(
     settings: options.Settings = None,
     out: options.Out = Path("runs"),
     cache: options.Cache = None,
+    checkpoint_seconds: options.CheckpointSeconds = 30.0,
     track: options.Track = None,
     json: options.Json = False,
 ):
     """Train a model on a task, roll it out for 200 steps and score it.
 
-    The same command again answers from the store; after Ctrl-C it goes on where it stopped.
+    The same command again answers from the store; after Ctrl-C or a crash it goes on where it stopped. A run
+    that another process is making is waited for.
     """
     check_seeds(seeds, first_seed)
+    options.check_checkpoint_seconds(checkpoint_seconds)
     from sgno.data.trajectories import default_cache
     from sgno.models.registry import get_model, with_settings
     from sgno.study.compilation import use_compilation_cache
@@ -70,11 +73,12 @@ def run(
         noise=noise,
         precision=precision,
     )
-    store = Store(out).create()
-    cache = cache or default_cache()
+    store, cache = Store(out), cache or default_cache()
+    store.sweep()
     use_compilation_cache(cache)
     jobs = [Job(chosen, model, config, protocol, first_seed + i) for i in range(seeds)]
-    records = [run_shown(job, store, functools.partial(run_job, cache=cache), trackers) for job in jobs]
+    run_one = functools.partial(run_job, cache=cache, checkpoint_seconds=checkpoint_seconds)
+    records = [run_shown(job, store, run_one, trackers) for job in jobs]
     found = summary(chosen.name, model, records, store)
     print_table(found, records)
     if json:

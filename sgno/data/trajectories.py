@@ -2,24 +2,27 @@
 
 import dataclasses
 import importlib.metadata
+import logging
 import os
 import shutil
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from sgno.data.npy import DAMAGED
 from sgno.data.scenario import make_scenario
 from sgno.data.source import Source
 from sgno.data.survey import Moments
 from sgno.errors import InputError
-from sgno.files import checksum, content_id, make_folder, new_folder, read_json, write_json
+from sgno.files import checksum, content_id, make_folder, new_folder, read_json, sweep, write_json
+from sgno.locks import claim
 from sgno.models.step import Grid
 from sgno.tasks import Task
 
 # The packages that decide the data: another version makes other numbers from the same seeds.
 SOLVER_PACKAGES = ("apebench", "exponax")
-
+_log = logging.getLogger(__name__)
 
 Train = TypeVar("Train", bound=np.ndarray | Source)
 
@@ -62,27 +65,37 @@ def data_id(task: Task) -> str:
 def load_trajectories(task: Task, cache: Path | None = None) -> Trajectories[np.ndarray]:
     """The task's data, from the cache or made now by APEBench.
 
-    A damaged entry is made again. Two processes that ask at once each write their own copy
-    beside the cache, and the first to finish is kept.
+    A damaged entry is made again. Of several processes that ask at once one makes it and the others wait.
 
-    **Raises:** `InputError` if the scenario cannot be built or its data is not finite.
+    **Raises:** `InputError` if the scenario cannot be built, its data is not finite or cannot be kept.
     """
-    folder = make_folder(cache or default_cache()) / "data" / data_id(task)
-    if folder.is_dir():
-        found = _read(folder)
-        if found is not None:
-            return found
+    folder = (cache or default_cache()) / "data" / data_id(task)
+    found = _read(folder)
+    if found is not None:
+        return found
+    make_folder(folder.parent)
+    waits = lambda owner: _log.warning("Waiting for %s, which makes the data of %s.", owner, task.name)
+    with claim(folder.with_name(f".{folder.name}.claim"), on_wait=waits):
+        return _read(folder) or _make(task, folder)
+
+
+def _make(task: Task, folder: Path) -> Trajectories[np.ndarray]:
+    sweep(folder.parent)
+    if folder.exists():
+        _log.warning("The data of %s in %s is damaged and is made again.", task.name, folder)
         shutil.rmtree(folder, ignore_errors=True)
     train, test = _generate(task)
-    for name, part in (("training", train), ("test", test)):
+    parts = {"train": train, "test": test}
+    for name, part in parts.items():
         check_finite(part, f"{name} data of {task.name}")
     with new_folder(folder) as beside:
-        np.save(beside / "train.npy", train)
-        np.save(beside / "test.npy", test)
+        for name, part in parts.items():
+            np.save(beside / f"{name}.npy", part)
         meta = {
             "task": task.to_json(),
             "solver": solver_versions(),
-            "crc32": {"train": checksum(train), "test": checksum(test)},
+            "crc32": {name: checksum(part) for name, part in parts.items()},
+            "shape": {name: list(part.shape) for name, part in parts.items()},
         }
         write_json(beside / "meta.json", meta)
     found = _read(folder)
@@ -107,11 +120,18 @@ def _read(folder: Path) -> Trajectories[np.ndarray] | None:
     try:
         meta = read_json(folder / "meta.json")
         parts = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("train", "test")}
-        if any(checksum(part) != meta["crc32"][name] for name, part in parts.items()):
-            return None
-    except (InputError, OSError, EOFError, ValueError, KeyError, TypeError):
+        whole = all(_is_whole(part, name, meta) for name, part in parts.items())
+    except DAMAGED:
         return None
-    return Trajectories(folder.name, parts["train"], parts["test"])
+    return Trajectories(folder.name, parts["train"], parts["test"]) if whole else None
+
+
+def _is_whole(part: np.ndarray, name: str, meta: Any) -> bool:
+    """Whether the numbers and what the file's own header says of them are as written."""
+    # Entries from before shapes were kept have none.
+    shapes = meta.get("shape", {name: list(part.shape)})
+    told = part.dtype == np.dtype("<f4") and part.flags.c_contiguous and list(part.shape) == shapes[name]
+    return told and checksum(part) == meta["crc32"][name]
 
 
 def _generate(task: Task) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sgno.errors import InputError
-from sgno.files import content_id, read_json
+from sgno.files import content_id, read_sealed
 from sgno.report.frontier import Frontier, read_frontier
 from sgno.study.store import Store
 
@@ -88,7 +88,7 @@ def read_store(root: Path | str) -> Contents:
         if path.parent.name.startswith("."):
             continue
         try:
-            runs.append(parse_run(read_json(path), path.parent.name))
+            runs.append(parse_run(read_sealed(path), path.parent.name))
         except (ValueError, OSError) as error:
             unreadable.append(f"{path.relative_to(root)}: {error}")
     failures = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from sgno.errors import StorageError
 from sgno.study.job import CHECKPOINT_SECONDS, Job
 from sgno.study.store import Store
 
@@ -100,6 +101,8 @@ def run_study(
     at most twice. A job that another study holds is left to it, and taken up if that study dies.
 
     **Returns:** which jobs are finished and which failed.
+
+    **Raises:** `StorageError` if the store or the cache takes no more: no other job could be kept either.
     """
     store.create().sweep()
     waiting = {job.id: job for job in jobs}
@@ -112,6 +115,8 @@ def run_study(
         """Decide what the end of a call means for its job."""
         if content["outcome"] == "busy":
             waiting[job.id], ask_again[job.id] = job, time.monotonic() + BUSY_SECONDS
+        elif content["outcome"] == "refused":
+            raise StorageError(content["error"])
         elif content["outcome"] == "failed":
             failed.append(job.id)
         watch(News(content["outcome"], job, content))

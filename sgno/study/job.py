@@ -4,6 +4,8 @@ This is the one file that wires models, data, training and evaluation together.
 """
 
 import dataclasses
+import logging
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -22,7 +24,7 @@ from sgno.evaluation.evaluate import Evaluation, evaluate
 from sgno.evaluation.monitor import reference_statistics, summary
 from sgno.evaluation.sample import sample_reference, sample_rollout
 from sgno.evaluation.scores import HORIZON, phase_average
-from sgno.files import content_id, new_folder, save_arrays, write_bytes, write_json
+from sgno.files import content_id, new_folder, save_arrays, seal, write_bytes, write_json
 from sgno.models.config import ModelConfig
 from sgno.models.count import count_parameters
 from sgno.models.normalised import Normalised, NormalisedConfig
@@ -42,6 +44,7 @@ CHECKPOINT_SECONDS = 30.0
 TAU = 0.2
 # Test trajectories of a finer grid: 30 of kolm2d at 256² alone take 3.6 GB while they are made.
 TRANSFER_SAMPLES = 10
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +103,8 @@ def run_job(
 ) -> dict[str, Any]:
     """Run a job to its end, or answer from the store if it is finished.
 
-    An interrupted job leaves a checkpoint from which the next call goes on, bit for bit. `data` are the
-    trajectories of its task, if they are at hand.
+    An interrupted job leaves a checkpoint from which the next call goes on, bit for bit. A job that another
+    process is running is waited for. `data` are the trajectories of its task, if they are at hand.
 
     **Returns:**
 
@@ -109,7 +112,31 @@ def run_job(
     """
     if store.is_finished(job.id):
         return store.record(job.id)
-    store.create()
+    store.create().sweep()
+    who = f"{job.task.name} {job.model_name} seed {job.seed}"
+    waits = lambda owner: _log.warning("%s is being run by %s: waiting for its end.", who, owner)
+    with store.claim(job.id, on_wait=waits):
+        return run_claimed(
+            job, store, cache=cache, data=data, on_progress=on_progress, checkpoint_seconds=checkpoint_seconds
+        )
+
+
+def run_claimed(
+    job: Job,
+    store: Store,
+    *,
+    cache: Path | None = None,
+    data: Trajectories | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> dict[str, Any]:
+    """`run_job` for a caller that holds the job's claim."""
+    folder = store.job(job.id)
+    if folder.is_dir():
+        if store.is_finished(job.id):
+            return store.record(job.id)
+        # A run that somebody took apart would be in the way of the new one.
+        shutil.rmtree(folder, ignore_errors=True)
     with jax.enable_x64(job.train.precision == "float64"):
         return _run(job, store, cache, data, on_progress, checkpoint_seconds)
 
@@ -166,6 +193,7 @@ def _run(
         "machine": machine(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
+    record = seal(record)
     _write(job, store, data, result, config, scored, record)
     return record
 
@@ -180,8 +208,9 @@ def _train(
         like = initial_state(step, job.train, key=key)
         try:
             state, losses = load_checkpoint(path, like, settings)
-        except InputError:
-            # Damaged or foreign: the job is still well defined, so it starts afresh.
+        except InputError as error:
+            # The job is still well defined.
+            _log.warning("Training starts afresh, because its checkpoint cannot be used: %s", error)
             path.unlink(missing_ok=True)
     lines = JsonLines(store.metrics(job.id), after=0 if state is None else int(state.update))
     latest: list[Progress] = []

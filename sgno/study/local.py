@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from sgno.errors import InputError
+from sgno.errors import LESS_MEMORY, InputError
 from sgno.study.executor import Event, drain, encode
 
 # How long workers may take to write a checkpoint after Ctrl-C.
@@ -67,7 +67,7 @@ class _Worker:
         code = self.process.wait()
         reason = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if code == -signal.SIGKILL:
-            reason += " (killed from outside, often for want of memory)"
+            reason += f" (killed from outside, often for want of memory: {LESS_MEMORY})"
         self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - _LOG_BYTES))
         return {
             "error": f"The worker process ended with {reason}.",

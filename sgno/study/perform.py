@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sgno.errors import StorageError, memory_message
 from sgno.study.compilation import use_compilation_cache
 from sgno.study.estimate import measure
-from sgno.study.job import Job, run_job
+from sgno.study.job import Job, run_claimed
 from sgno.study.store import Store
 from sgno.training.loop import Progress
 
@@ -28,11 +29,15 @@ def perform(call: dict[str, Any], tell: Tell) -> dict[str, Any]:
     use_compilation_cache(cache)
     if call["what"] == "measure":
         return _measured(job, store, cache)
-    with store.claim(job.id) as granted:
-        if not granted:
-            return {"outcome": "busy"}
-        tell("started", {})
-        return _run(job, store, cache, call["checkpoint_seconds"], tell)
+    try:
+        with store.claim(job.id) as granted:
+            if not granted:
+                return {"outcome": "busy"}
+            tell("started", {})
+            return _run(job, store, cache, call["checkpoint_seconds"], tell)
+    except StorageError as error:
+        # No fault of this job, and the next would meet it too.
+        return {"outcome": "refused", "error": str(error)}
 
 
 def _run(job: Job, store: Store, cache: Path, checkpoint_seconds: float, tell: Tell) -> dict[str, Any]:
@@ -47,16 +52,18 @@ def _run(job: Job, store: Store, cache: Path, checkpoint_seconds: float, tell: T
         tell("progress", content)
 
     try:
-        record = run_job(
+        record = run_claimed(
             job, store, cache=cache, on_progress=on_progress, checkpoint_seconds=checkpoint_seconds
         )
+    except StorageError:
+        raise
     except Exception as error:  # Whatever goes wrong in one job is recorded and must not stop the others.
         return _failed(job, store, error)
     return {"outcome": "finished", "gmean100": record["gmean100"], "seconds": record["seconds"]}
 
 
 def _failed(job: Job, store: Store, error: Exception) -> dict[str, Any]:
-    message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    message = memory_message(error) or f"{type(error).__name__}: {' '.join(str(error).split())}"
     trace = "".join(traceback.format_exception(error))
     store.fail(job.id, {"id": job.id, "job": job.to_json(), "error": message, "traceback": trace})
     return {"outcome": "failed", "error": message}

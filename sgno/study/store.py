@@ -16,18 +16,13 @@ A job's folder appears whole: it is filled beside and renamed last.
 """
 
 import contextlib
-import shutil
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from sgno.errors import InputError
-from sgno.files import Arrays, load_arrays, make_folder, read_json, write_json
-from sgno.study.claim import claim
-
-# What a killed process left half-written is removed only when nobody can still be writing it.
-_LEFTOVER_SECONDS = 3600
+from sgno.files import Arrays, load_arrays, make_folder, read_json, read_sealed, sweep, write_json
+from sgno.locks import claim
 
 
 class Store:
@@ -39,8 +34,8 @@ class Store:
             raise InputError(f"{self.root} is a file, but results go to a folder. Choose another --out.")
 
     def create(self) -> "Store":
-        """Make sure that the store can be written to."""
-        make_folder(self.root)
+        """Make sure that results can be written before anything is computed for them."""
+        make_folder(self.root / "jobs")
         return self
 
     def job(self, job_id: str) -> Path:
@@ -66,23 +61,27 @@ class Store:
     def frontier(self) -> Path:
         return self.root / "frontier.json"
 
-    def claim(self, job_id: str) -> contextlib.AbstractContextManager[bool]:
-        """Hold a job while it runs; gives False if another process holds it."""
-        return claim(self.root / "claims" / job_id)
+    def claim(
+        self, job_id: str, *, on_wait: Callable[[str], None] | None = None
+    ) -> contextlib.AbstractContextManager[bool]:
+        """Hold a job while it runs; gives False if another process holds it, unless told to wait for that."""
+        return claim(make_folder(self.root / "claims") / job_id, on_wait=on_wait)
 
     def sweep(self) -> None:
-        """Remove what killed processes left half-written."""
-        for path in (*self.root.glob("jobs/.*.part"), *self.root.glob("checkpoints/.*.part")):
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        """Remove what killed processes left: half-written files, checkpoints and claims of finished jobs."""
+        for folder in (self.root, *self.root.glob("*/")):
+            sweep(folder)
+        for path in (*self.root.glob("checkpoints/*"), *self.root.glob("claims/*")):
+            if self.is_finished(path.stem):
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def is_finished(self, job_id: str) -> bool:
         return (self.job(job_id) / "record.json").is_file()
 
     def record(self, job_id: str) -> dict[str, Any]:
         """What a finished job wrote down."""
-        return read_json(self.job(job_id) / "record.json")
+        return read_sealed(self.job(job_id) / "record.json")
 
     def curves(self, job_id: str) -> Arrays:
         return load_arrays(self.job(job_id) / "curves.sgno")
@@ -91,7 +90,7 @@ class Store:
         """The records of all finished jobs, in a stable order."""
         for path in sorted(self.root.glob("jobs/*/record.json")):
             if not path.parent.name.startswith("."):
-                yield read_json(path)
+                yield read_sealed(path)
 
     def fail(self, job_id: str, content: dict[str, Any]) -> None:
         """Record a job that ended in an error."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sgno.errors import InputError, unknown_name
-from sgno.files import make_folder, write_bytes
+from sgno.files import explained, make_folder, write_bytes
 from sgno.training.loop import Progress
 
 METRICS = "metrics.jsonl"
@@ -41,15 +41,18 @@ class JsonLines:
         make_folder(path.parent)
         kept = [line for line in _lines(path) if _update(line) <= after] if after else []
         write_bytes(path, [f"{line}\n".encode() for line in kept])
-        self._file = path.open("a")
+        self._path, self._file = path, path.open("a")
 
     def log(self, update: int, values: Mapping[str, float | None]) -> None:
-        self._file.write(json.dumps({"update": update, **values}, allow_nan=False) + "\n")
-        # A line is worth reading while the run goes on.
-        self._file.flush()
+        with explained(self._path):
+            self._file.write(json.dumps({"update": update, **values}, allow_nan=False) + "\n")
+            # A line is worth reading while the run goes on.
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        # What a full disk did not take is tried once more here.
+        with explained(self._path):
+            self._file.close()
 
 
 class TensorBoard:
