@@ -29,6 +29,10 @@ def load(case: Case) -> Callable[[Tick], None]:
     """
     if case.loop == "torch":
         return _torch(case)
+    if case.loop == "sgno" and case.work in ("update", "rollout"):
+        from sgno.training.sharding import use_every_core
+
+        use_every_core(case.batch)
     if case.work == "matmul":
         return _matmul(case)
     if case.loop == "solver":
@@ -123,7 +127,7 @@ def _mapped_update(case: Case) -> Callable[[Tick], None]:
             return params, optimizer.init(params)
 
         def loss(params, states, key):
-            return batch_loss(eqx.combine(params, static), states, config, key=key)
+            return batch_loss(eqx.combine(params, static), states, config, key=key, mapped=True)
 
         @jax.jit
         def many(carry, states, key, count):

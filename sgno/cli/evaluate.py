@@ -50,8 +50,10 @@ def evaluate(
     from sgno.data.source import open_source
     from sgno.evaluation.blocks import evaluate_blocks
     from sgno.models.weights import load_weights
+    from sgno.training.sharding import use_every_core
     from sgno.zoo import find
 
+    use_every_core(samples)
     loaded = load_weights(find(weights))
     source = open_source(data, key=key, layout=layout, prefer=("test", "u"))
     shape = _chosen_shape(source, loaded.grid, samples, steps)

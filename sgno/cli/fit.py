@@ -85,9 +85,12 @@ def fit(
     from sgno.study.fit import plan_fit
     from sgno.study.job import run_job
     from sgno.study.store import Store
+    from sgno.training.config import TrainConfig
+    from sgno.training.sharding import use_every_core
     from sgno.training.tracking import parse_trackers
 
     trackers = parse_trackers(track)
+    use_every_core(batch or TrainConfig().batch_size)
 
     plan = plan_fit(
         open_files(files, key=key, layout=layout),

@@ -80,8 +80,10 @@ def rollout(
     from sgno.evaluation.march import march
     from sgno.evaluation.writer import writer
     from sgno.models.weights import load_weights
+    from sgno.training.sharding import use_every_core
     from sgno.zoo import find
 
+    use_every_core(samples)
     loaded = load_weights(find(weights))
     u0 = initial_states(initial, loaded.grid, key=key, layout=layout, samples=samples)
     if u0.shape[2:] != loaded.grid.points:

@@ -51,6 +51,7 @@ def run(
     from sgno.study.store import Store
     from sgno.tasks import get_task
     from sgno.training.config import TrainConfig
+    from sgno.training.sharding import use_every_core
     from sgno.training.tracking import parse_trackers
 
     trackers = parse_trackers(track)
@@ -73,6 +74,7 @@ def run(
         noise=noise,
         precision=precision,
     )
+    use_every_core(protocol.batch_size)
     store, cache = Store(out), cache or default_cache()
     store.sweep()
     use_compilation_cache(cache)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from sgno.evaluation.advance import advance_batch
 from sgno.evaluation.errors import correlation, nrmse
 from sgno.evaluation.monitor import Reference, Signals, modes_of, observe
 from sgno.evaluation.scores import gmean, mean_over_trajectories, nonfinite_steps, stable_step
@@ -92,7 +93,7 @@ def _compare(
 
     def body(u, at):
         t, target = at
-        u = prepared.batch(u)
+        u = advance_batch(prepared, u)
         compared = (
             nrmse(u, target),
             correlation(u, target),

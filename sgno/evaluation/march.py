@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sgno.errors import InputError, unknown_name
+from sgno.evaluation.advance import advance_batch
 from sgno.evaluation.monitor import FAULTS, Reference, Signals, modes_of, observe
 from sgno.models.step import AbstractStep
 
@@ -172,7 +173,7 @@ def _run(step, carry: _Carry, done, count, every, room: int, states: bool, watch
 
     def body(at):
         i, (u, nonfinite_at, faults, stopped), buffers = at
-        u = prepared.batch(u)
+        u = advance_batch(prepared, u)
         t = done + i + 1
         now, signals = notice(u, t)
         nonfinite_at = jnp.where((nonfinite_at == 0) & ~now.finite, t, nonfinite_at)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sgno.models.step import AbstractStep, chunk_size
+from sgno.evaluation.advance import advance_batch
+from sgno.models.step import AbstractStep
 
 
 def rollout(
@@ -57,15 +58,7 @@ def stream(
 @eqx.filter_jit
 def _rollout(step: AbstractStep, u0: Array, kept: int, every: int, batched: bool) -> Array:
     prepared = step.prepare()
-
-    def advance(u):
-        if not batched:
-            return prepared(u)
-        size = chunk_size(prepared, u.shape[0], u.shape[2:])
-        if size == u.shape[0]:
-            return prepared.batch(u)
-        chunks = u.reshape(-1, size, *u.shape[1:])
-        return jax.lax.map(prepared.batch, chunks).reshape(u.shape)
+    advance = (lambda u: advance_batch(prepared, u)) if batched else prepared
 
     def body(u, _):
         u = jax.lax.fori_loop(0, every, lambda _, u: advance(u), u)

@@ -85,12 +85,8 @@ class AbstractStep(eqx.Module):
 
 
 def chunk_size(step: AbstractStep, batch: int, points: tuple[int, ...]) -> int:
-    """The largest divisor of `batch` within what `step` takes at once on this machine: all off the CPU.
-
-    Several devices share the states of a chunk, so that each has as many as one would.
-    """
+    """The largest divisor of `batch` within what `step` takes at once on this machine: all off the CPU."""
     limit = step.states_at_once(points)
     if limit is None or jax.default_backend() != "cpu":
         return batch
-    limit *= jax.local_device_count()
     return next(size for size in range(min(limit, batch), 0, -1) if batch % size == 0)

@@ -28,8 +28,7 @@ def mean_over_chunks(
     times, batch, *state = states.shape
     if size == batch:
         return loss(weights, states)
-    # Every so-many-th state: where the batch is spread over devices, each keeps its part of every chunk.
-    chunks = jnp.moveaxis(states.reshape(times, size, batch // size, *state), 2, 0)
+    chunks = jnp.moveaxis(states.reshape(times, batch // size, size, *state), 1, 0)
     return _mean(loss, weights, chunks)
 
 

@@ -17,7 +17,7 @@ from sgno.training.batches import take_windows
 from sgno.training.chunks import mean_over_chunks
 from sgno.training.config import TrainConfig
 from sgno.training.feed import Resident, Streamed, feed
-from sgno.training.sharding import shard_batch, shard_seeds
+from sgno.training.sharding import mean_over_devices, shard_batch, shard_seeds
 from sgno.training.state import TrainState
 
 # The most updates in one dispatch, and how long one should take: progress and Ctrl-C wait for it.
@@ -207,8 +207,12 @@ def batch_loss(
     config: TrainConfig,
     *,
     key: PRNGKeyArray,
+    mapped: bool = False,
 ) -> Float[Array, ""]:
-    """Mean over the unrolled steps of the mean-squared error."""
+    """Mean over the unrolled steps of the mean-squared error.
+
+    The devices share the batch, unless the loss is `mapped` over seeds, which they share instead.
+    """
     step = step.prepare()
     if config.noise > 0:
         u = states[0]
@@ -226,8 +230,10 @@ def batch_loss(
                 u = jax.lax.stop_gradient(u)
         return total / config.unroll
 
-    size = chunk_size(step, states.shape[1], states.shape[3:])
-    return mean_over_chunks(loss, weights, states, size)
+    def part(weights: PyTree, states: Float[Array, "times batch channels *points"]) -> Float[Array, ""]:
+        return mean_over_chunks(loss, weights, states, chunk_size(step, states.shape[1], states.shape[3:]))
+
+    return part(weights, states) if mapped else mean_over_devices(part, weights, states)
 
 
 def _make_dispatch(config: TrainConfig, scale: float, mapped: bool):
@@ -235,7 +241,7 @@ def _make_dispatch(config: TrainConfig, scale: float, mapped: bool):
     optimizer = make_optimizer(config)
 
     def loss(params, frozen, states, key):
-        return scale * batch_loss(eqx.combine(params, frozen), states, config, key=key)
+        return scale * batch_loss(eqx.combine(params, frozen), states, config, key=key, mapped=mapped)
 
     def update(state: TrainState, frozen: PyTree, data: Array, windows: Array) -> tuple[TrainState, Array]:
         states = take_windows(data, windows, config.unroll)

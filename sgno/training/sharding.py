@@ -1,30 +1,57 @@
-"""Spread seeds or batches over all local devices. One device: everything stays as it is."""
+"""Spread seeds or batches over all local devices. One device: everything stays as it is.
+
+The cores of a CPU count as devices where a process asks for it (`use_every_core`): parts of a batch that do
+not talk to each other keep all cores busy, which the parallel loops inside one small operation do not.
+"""
+
+import os
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Float, PyTree
+
+_AXIS = "devices"
 
 
-def _mesh() -> Mesh | None:
+def use_every_core(batch_size: int | None = None) -> None:
+    """Make each core of this process a device, as many as divide the batch if that is known.
+
+    Called by commands before they compute, never on import. Once JAX has started, or where the user has said
+    how many devices there are (`XLA_FLAGS`, `JAX_NUM_CPU_DEVICES`), nothing changes.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if asked or "JAX_NUM_CPU_DEVICES" in os.environ:
+        return
+    count = next(n for n in range(cores, 0, -1) if batch_size is None or batch_size % n == 0)
+    try:
+        jax.config.update("jax_num_cpu_devices", count)
+    except RuntimeError:
+        return
+
+
+def local_mesh(count: int) -> Mesh | None:
+    """All local devices, if there are several and they divide `count`."""
     devices = jax.local_devices()
-    return Mesh(np.asarray(devices), ("devices",)) if len(devices) > 1 else None
+    if len(devices) == 1 or count % len(devices):
+        return None
+    return Mesh(np.asarray(devices), (_AXIS,))
 
 
 def replicate(x: Array) -> Array:
     """A copy of `x` on every device."""
-    mesh = _mesh()
-    return x if mesh is None else jax.device_put(x, NamedSharding(mesh, PartitionSpec()))
+    return _put(x, PartitionSpec())
 
 
 def shard_seeds(tree: PyTree, num_seeds: int) -> PyTree:
     """Split the leading seed axis over the devices, if they divide it."""
-    mesh = _mesh()
-    if mesh is None or num_seeds % mesh.size:
+    if local_mesh(num_seeds) is None:
         return tree
-    put = NamedSharding(mesh, PartitionSpec("devices"))
-    return jax.tree.map(lambda leaf: jax.device_put(leaf, put) if eqx.is_array(leaf) else leaf, tree)
+    split = PartitionSpec(_AXIS)
+    return jax.tree.map(lambda leaf: _put(leaf, split) if eqx.is_array(leaf) else leaf, tree)
 
 
 def shard_batch(order: Array, mapped: bool) -> Array:
@@ -32,13 +59,49 @@ def shard_batch(order: Array, mapped: bool) -> Array:
 
     With mapped seeds the seed axis is split instead, where it divides.
     """
-    mesh = _mesh()
+    if mapped and local_mesh(order.shape[1]) is not None:
+        return _put(order, PartitionSpec(None, _AXIS))
+    if local_mesh(order.shape[-1]) is not None:
+        return _put(order, PartitionSpec(*(None,) * (order.ndim - 1), _AXIS))
+    return _put(order, PartitionSpec())
+
+
+def mean_over_devices(
+    loss: Callable[[PyTree, Array], Array], weights: PyTree, states: Float[Array, "times batch *state"]
+) -> Float[Array, ""]:
+    """The mean of `loss(weights, part)` over the devices, each with its part of the batch.
+
+    They meet once, at the end: each adds up the gradient of its own part.
+    """
+    mesh = local_mesh(states.shape[1])
     if mesh is None:
-        return order
-    if mapped and order.shape[1] % mesh.size == 0:
-        spec = PartitionSpec(None, "devices")
-    elif order.shape[-1] % mesh.size == 0:
-        spec = PartitionSpec(*(None,) * (order.ndim - 1), "devices")
-    else:
-        spec = PartitionSpec()
-    return jax.device_put(order, NamedSharding(mesh, spec))
+        return loss(weights, states)
+    mean = jax.shard_map(
+        lambda weights, states: jax.lax.pmean(loss(weights, states), _AXIS),
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec(None, _AXIS)),
+        out_specs=PartitionSpec(),
+        check_vma=False,
+    )
+    return mean(weights, states)
+
+
+def map_over_devices(
+    f: Callable[[PyTree, Array], Array], weights: PyTree, states: Float[Array, "batch *state"]
+) -> Float[Array, "batch *state"]:
+    """`f(weights, states)` for an `f` that treats each state on its own: each device takes its part."""
+    mesh = local_mesh(states.shape[0])
+    if mesh is None:
+        return f(weights, states)
+    split = PartitionSpec(_AXIS)
+    mapped = jax.shard_map(
+        f, mesh=mesh, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False
+    )
+    return mapped(weights, states)
+
+
+def _put(x: Array, spec: PartitionSpec) -> Array:
+    devices = jax.local_devices()
+    if len(devices) == 1:
+        return x
+    return jax.device_put(x, NamedSharding(Mesh(np.asarray(devices), (_AXIS,)), spec))
