@@ -130,6 +130,8 @@ class SGNO(AbstractStep):
         self.num_modes = num_modes
         self.coordinates = coordinates
 
+    # Compiled as one program also where nobody compiles around it: op by op it takes seconds to start.
+    @eqx.filter_jit
     def prepare(self) -> "PreparedSGNO":
         # All layers at once: the squarings behind the norms then vectorise over layers too.
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *self.layers)

@@ -11,4 +11,4 @@ def use_compilation_cache(cache: Path) -> None:
     Called by the command line and by workers, never on import.
     """
     jax.config.update("jax_compilation_cache_dir", str(cache / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -94,9 +94,7 @@ def map_over_devices(
     if mesh is None:
         return f(weights, states)
     split = PartitionSpec(_AXIS)
-    mapped = jax.shard_map(
-        f, mesh=mesh, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False
-    )
+    mapped = jax.shard_map(f, mesh=mesh, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False)
     return mapped(weights, states)
 
 
