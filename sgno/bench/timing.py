@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 class Worker:
     """One case in a process of its own, stopped between repeats."""
 
-    def __init__(self, case: Case):
+    def __init__(self, case: Case, programs: str):
         self.case = case
         self._log: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - `stop` closes it
         self._process = subprocess.Popen(
@@ -27,8 +27,9 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            # A compilation cache would hide what compiling takes.
-            env={name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"},
+            # A cache of its own, empty at first: another one would hide what compiling takes.
+            env={**os.environ, "JAX_COMPILATION_CACHE_DIR": programs}
+            | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"},
         )
 
     def listen(self) -> dict[str, Any]:
@@ -76,15 +77,36 @@ def measure(group: Group, say: Say = lambda text: None) -> list[dict[str, Any]]:
     **Returns:**
 
     One record per case, in order: the case, its `seconds` per unit (median) with `spread` (lowest and
-    highest), `compile_seconds` (what the first run took longer), `peak_megabytes` above the imports once
-    compiled, `first_peak_megabytes` with compiling. A case that cannot run has `missing` or `failed`.
+    highest), `compile_seconds` (what the first run took longer), `first_peak_megabytes` above the imports
+    with compiling, `peak_megabytes` of a process that finds everything compiled. A case that cannot run has
+    `missing` or `failed`.
     """
+    with tempfile.TemporaryDirectory() as programs:
+        records = _timed(group, programs, say)
+        for i, (case, record) in enumerate(zip(group.cases, records, strict=True)):
+            if record["repeats"]:
+                say(f"{group.name}: {case.label}, memory")
+                record["peak_megabytes"] = _peak(case, f"{programs}/{i}")
+    return [_summarised(record) for record in records]
+
+
+def _peak(case: Case, programs: str) -> float:
+    """The peak of a second process, which need not compile: a compiler's memory is not the work's."""
+    worker = Worker(case, programs)
+    try:
+        return max(report.get("peak_megabytes", 0.0) for report in (worker.listen(), worker.go()))
+    finally:
+        worker.stop()
+
+
+def _timed(group: Group, programs: str, say: Say) -> list[dict[str, Any]]:
+    """All cases of a group in turn."""
     workers: list[Worker] = []
     records: list[dict[str, Any]] = []
     try:
-        for case in group.cases:
+        for i, case in enumerate(group.cases):
             say(f"{group.name}: {case.label}")
-            worker = Worker(case)
+            worker = Worker(case, f"{programs}/{i}")
             workers.append(worker)
             first = worker.listen()
             record: dict[str, Any] = {"case": case.to_json(), "repeats": []}
@@ -104,7 +126,7 @@ def measure(group: Group, say: Say = lambda text: None) -> list[dict[str, Any]]:
     finally:
         for worker in workers:
             worker.stop()
-    return [_summarised(record) for record in records]
+    return records
 
 
 def _take(record: dict[str, Any], report: dict[str, Any], role: str) -> bool:
@@ -119,7 +141,6 @@ def _take(record: dict[str, Any], report: dict[str, Any], role: str) -> bool:
         return True
     if role == "repeat":
         record["repeats"].append(report["seconds"] / report["units"])
-    record["peak_megabytes"] = max(record.get("peak_megabytes", 0.0), report["peak_megabytes"])
     return True
 
 

@@ -16,6 +16,7 @@ Tick = Callable[[int], None]
 # A repeat should last about this long, so that the clock and the dispatch do not matter.
 REPEAT_SECONDS = 0.7
 MANY_UPDATES = 50_000
+EPOCH_BATCHES = 10
 
 
 class MissingSubject(Exception):
@@ -69,17 +70,21 @@ def _build(case: Case):
     return config.build(Grid(1, case.points), key=jax.random.PRNGKey(0))
 
 
-def _trajectories(case: Case):
-    """Ten batches' worth of smooth states; what they are does not change the time."""
+def _trajectories(case: Case, batches: int = 1):
+    """Batches of smooth states and of those that follow; what they are does not change the time."""
     import numpy as np
 
-    phase = np.random.default_rng(0).uniform(0, 2 * np.pi, (10 * case.batch, 1, 1, *(1,) * len(case.points)))
+    phase = np.random.default_rng(0).uniform(
+        0, 2 * np.pi, (batches * case.batch, 1, 1, *(1,) * len(case.points))
+    )
     angles = [2 * np.pi * np.arange(n) / n for n in case.points]
     wave = sum(
         np.sin(a).reshape([-1 if i == j else 1 for j in range(len(case.points))])
         for i, a in enumerate(angles)
     )
-    return np.broadcast_to(np.sin(wave + phase), (10 * case.batch, 2, 1, *case.points)).astype(np.float32)
+    return np.broadcast_to(np.sin(wave + phase), (batches * case.batch, 2, 1, *case.points)).astype(
+        np.float32
+    )
 
 
 def _update(case: Case) -> Callable[[Tick], None]:
@@ -96,7 +101,9 @@ def _update(case: Case) -> Callable[[Tick], None]:
             tick(done - before)
 
         config = TrainConfig(updates=MANY_UPDATES, batch_size=case.batch)
-        train(_build(case), _trajectories(case), config, key=jax.random.PRNGKey(1), on_progress=on_progress)
+        # As much data as the other side has: PyTorch's update one batch, APEBench's trainer ten to shuffle.
+        data = _trajectories(case, 1 if case.model == "sgno" else EPOCH_BATCHES)
+        train(_build(case), data, config, key=jax.random.PRNGKey(1), on_progress=on_progress)
 
     return work
 
@@ -139,7 +146,7 @@ def _mapped_update(case: Case) -> Callable[[Tick], None]:
 
             return jax.lax.fori_loop(0, count, lambda _, carry: update(carry), carry)
 
-        states = jnp.asarray(_trajectories(case)[: case.batch].swapaxes(0, 1))
+        states = jnp.asarray(_trajectories(case).swapaxes(0, 1))
         # Through NumPy, since weakly typed arrays would make the second call compile again.
         carry, key, count = jax.tree.map(np.asarray, start(jnp.arange(case.seeds))), jax.random.PRNGKey(2), 1
         program = many.lower(carry, states, key, np.int32(count)).compile()
@@ -183,7 +190,7 @@ def _trainax_update(case: Case) -> Callable[[Tick], None]:
             return {}
 
         trainer = trainax.trainer.SupervisedTrainer(
-            _trajectories(case),
+            _trajectories(case, EPOCH_BATCHES),
             optimizer=optax.adam(TrainConfig().schedule()),
             num_training_steps=MANY_UPDATES,
             batch_size=case.batch,
@@ -207,7 +214,7 @@ def _rollout(case: Case) -> Callable[[Tick], None]:
     from sgno.evaluation.rollout import rollout
 
     def work(tick: Tick) -> None:
-        step, u = _build(case), jax.numpy.asarray(_trajectories(case)[: case.batch, 0])
+        step, u = _build(case), jax.numpy.asarray(_trajectories(case)[:, 0])
         steps = case.timed_steps
         repeat(lambda: jax.block_until_ready(rollout(step, u, steps, every=steps, batched=True)), tick)
 
@@ -228,7 +235,7 @@ def _solver(case: Case) -> Callable[[Tick], None]:
             num_spatial_dims=task.num_spatial_dims, num_points=case.points[0], **dict(task.settings)
         )
         advance = jax.jit(jax.vmap(exponax.repeat(scenario.get_ref_stepper(), case.timed_steps)))
-        u = jax.numpy.asarray(_trajectories(case)[: case.batch, 0])
+        u = jax.numpy.asarray(_trajectories(case)[:, 0])
         repeat(lambda: jax.block_until_ready(advance(u)), tick)
 
     return work
@@ -295,7 +302,7 @@ def _torch(case: Case) -> Callable[[Tick], None]:
         torch.manual_seed(0)
         settings = writing.paper(case.num_spatial_dims, pointwise=case.model, **dict(case.settings))
         model = writing.SGNO(settings)
-        states = torch.from_numpy(_trajectories(case)[: case.batch].copy())
+        states = torch.from_numpy(_trajectories(case))
         u, target = states[:, 0].contiguous(), states[:, 1].contiguous()
         if case.work == "rollout":
             repeat(lambda: loop.rollout(model, u, case.timed_steps), tick)
