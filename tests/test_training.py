@@ -211,7 +211,9 @@ SHARDED = """
 import json, jax, sgno, numpy as np
 from sgno.models.sgno import SGNOConfig
 from sgno.models.step import Grid
-from sgno.training import TrainConfig, TrainResult, train, train_seeds
+from sgno.training import TrainConfig, train, train_seeds
+from sgno.training.chunks import mean_over_chunks
+from sgno.training.sharding import mean_over_devices
 rng = np.random.default_rng(0)
 t, x = np.arange(9)[:, None], 2 * np.pi * np.arange(16) / 16
 data = np.stack([np.sin(x - 0.3 * t + p) for p in rng.uniform(0, 6, 3)])[:, :, None].astype(np.float32)
@@ -220,9 +222,14 @@ keys = list(jax.random.split(jax.random.PRNGKey(0), 4))
 build = lambda key: SGNOConfig(3, 4, 2).build(Grid(1, (16,)), key=key)
 one = train(build(keys[0]), data, config, key=keys[0])
 many = train_seeds([build(key) for key in keys], data, config, keys=keys)
+loss = lambda w, s: jax.numpy.mean((jax.numpy.sin(w * s[0]) - s[1]) ** 2)
+chunked = lambda w, s: mean_over_chunks(loss, w, s, 1)
+pairs = jax.numpy.moveaxis(data[:2, :8].reshape(2, 2, 4, 16), 1, 2).reshape(2, 8, 16)
+gradient = jax.jit(jax.grad(lambda w: mean_over_devices(chunked, w, pairs)))(jax.numpy.ones(16))
 states = sgno.rollout(one.step, np.tile(data[:2, 0], (2, 1, 1)), 5, batched=True)
 print(json.dumps({"devices": jax.local_device_count(), "one": one.losses.tolist(),
                   "many": [r.losses.tolist() for r in many],
+                  "gradient": gradient.tolist(),
                   "spread": [len(x.devices()) for x in (jax.tree.leaves(one.state)[0], states)],
                   "states": np.asarray(states).tolist()}))
 """
@@ -237,6 +244,8 @@ def test_several_devices_give_the_results_of_one():
         )
         results[count] = json.loads(done.stdout.splitlines()[-1])
     assert results[4]["devices"] == 4 and results[4]["spread"] == [4, 4]
+    # Adam does not feel a wrong factor, so the gradient is compared itself.
+    np.testing.assert_allclose(results[4]["gradient"], results[1]["gradient"], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(results[4]["states"], results[1]["states"], rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(results[4]["one"], results[1]["one"], rtol=2e-3)
     np.testing.assert_allclose(results[4]["many"], results[1]["many"], rtol=2e-3)
