@@ -19,8 +19,8 @@ from kills import check, finish, kill_often, study
 
 from sgno.study.store import Store
 
-KILLS = {"sgno run": 120, "study": 80}
-SEEDS, UPDATES = 3, 2000
+KILLS = {"sgno run": 140, "study": 60}
+SEEDS, UPDATES = 2, 1000
 SIZES = {
     "--model": "Conv;4;1;relu",
     "--points": 64,
@@ -59,7 +59,8 @@ def survive(
         # Short enough that most lives end by a kill, long enough that work is done.
         killed = kill_often(again, store.root, kills=left, longest=0.8 * seconds, rng=rng)
         moments += killed.kills
-        finish(again)
+        if not killed.ended:
+            finish(again)
         check(killed, store, whole, ids)
         compared += len(ids)
         leftovers = [path for path in store.root.rglob("*") if path.name.endswith(".part")]
