@@ -16,6 +16,7 @@ from sgno.models.count import count_parameters
 from sgno.models.sgno_x import SGNOX, PreparedSGNOX, SGNOXConfig, TrappingSet, Weights
 from sgno.models.sgno_x.closure import Terms
 from sgno.models.sgno_x.generator import Generator, Growth
+from sgno.models.sgno_x.start import split
 from sgno.models.sgno_x.symbols import mode_shape, symbol, to_modes, to_points, wavenumbers
 from sgno.models.sgno_x.tableau import Tableau, phi3
 from sgno.models.sgno_x.trapping import enter, project
@@ -389,3 +390,11 @@ def test_bad_data_is_refused():
         step.warm_start(np.full((2, 3, 1, 8), np.nan, np.float32), key=KEY)
     with pytest.raises(InputError, match="does not fit"):
         SGNOXConfig(cutoff=(4,)).build(Grid(1, (8,)), key=KEY)
+
+
+def test_a_choice_is_judged_on_states_that_were_not_fitted():
+    trajectories = np.arange(10 * 6 * 8, dtype=np.float32).reshape(10, 6, 1, 8)
+    pairs = split(trajectories)
+    fitted, judged = (pairs.part(held=held) for held in (False, True))
+    assert len(fitted[0]) and len(judged[0])
+    assert not np.isin(np.concatenate(judged), np.concatenate(fitted)).any()

@@ -17,13 +17,15 @@ from kills import check, finish, kill_often, study
 from rich.console import Console
 from tiny_study import tiny_job
 
+from sgno.data.trajectories import Trajectories
 from sgno.errors import InputError
+from sgno.files import load_arrays
 from sgno.locks import claim
 from sgno.models.registry import MODELS, SGNO_X_ABLATIONS, get_model
 from sgno.models.step import Grid
 from sgno.study.estimate import Timing, estimate, timing_id
 from sgno.study.executor import Event, News, run_study
-from sgno.study.job import Job
+from sgno.study.job import Job, run_job
 from sgno.study.live import Board, Watcher, duration
 from sgno.study.local import LocalProcesses
 from sgno.study.memory import peak_bytes, reset_peak
@@ -313,6 +315,19 @@ def test_the_peak_of_a_job_is_its_own():
     without = peak_bytes()
     assert with_it is not None and without is not None
     assert with_it - without > 200_000_000
+
+
+def test_training_never_looks_at_the_test_part(tmp_path):
+    trajectories = np.random.default_rng(0).normal(size=(2, 4, 5, 1, 64)).astype(np.float32)
+    job = tiny_job(model="linear")
+    weights = []
+    for i, test in enumerate(trajectories):
+        data = Trajectories("x", trajectories[0], test)
+        run_job(job, Store(tmp_path / str(i)), data=data)
+        weights.append(load_arrays(Store(tmp_path / str(i)).weights(job.id)).arrays)
+    assert weights[0].keys() == weights[1].keys()
+    for name, array in weights[0].items():
+        np.testing.assert_array_equal(array, weights[1][name])
 
 
 @pytest.mark.slow

@@ -66,8 +66,9 @@ class _Worker:
         """Why the process ended, as far as one can see from outside."""
         code = self.process.wait()
         reason = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        if code == -signal.SIGKILL:
-            reason += f" (killed from outside, often for want of memory: {LESS_MEMORY})"
+        if -code in (signal.SIGKILL, signal.SIGABRT):
+            # The kernel kills, and compilers abort.
+            reason += f" (often for want of memory: {LESS_MEMORY})"
         self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - _LOG_BYTES))
         return {
             "error": f"The worker process ended with {reason}.",
