@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := -c constraints.txt
 
-.PHONY: demo test lint browser torch docs validate bench clean
+.PHONY: demo test coverage lint browser torch docs validate bench clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,12 @@ browser:  # the report is tested in a real Chromium; installed only where apt an
 	@command -v chromedriver >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	  && apt-get update -qq && apt-get install -y -qq chromium chromium-driver >/dev/null; } \
 	  || echo "No Chromium: the tests of the report's page are left out. Install chromium and chromium-driver."
+
+coverage: $(VENV)/dev browser  ## the suite again, much slower: lines and branches that it runs, into results/coverage.txt
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 --dist worksteal
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --fail-under=90 > results/coverage.txt; status=$$?; tail -n 1 results/coverage.txt; exit $$status
 
 torch: $(VENV)/dev  # agreement with the PyTorch writing is tested where torch is installed
 	$(BIN)/pip install -q --disable-pip-version-check $(CONSTRAINTS) -e ".[bench]"

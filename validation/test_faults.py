@@ -1,4 +1,4 @@
-"""The dearer faults, in real processes: disks under a study, want of memory, two commands, damaged programs."""
+"""The dearer faults, in real processes: a study on failing disks, want of memory, two commands at once."""
 
 import json
 import os
