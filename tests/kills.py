@@ -1,11 +1,16 @@
-"""Kill a command with SIGKILL at random moments and start it again, as one would after a crash."""
+"""Kill a command with SIGKILL at random moments and start it again, as one would after a crash.
+
+Processes are forked from one that has imported the package but not used it: two hundred imports would take
+longer than all the rest.
+"""
 
 import contextlib
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +18,45 @@ import numpy as np
 
 from sgno.study.store import Store
 
-_SCRIPT = Path(__file__).with_name("tiny_study.py")
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["apebench", "sgno.cli.run", "sgno.study.job", "sgno.study.local"])
+
+Start = Callable[[], BaseProcess]
 
 
-def study(out: Path, cache: Path, seeds: int, updates: int) -> list[str]:
-    """The command of a study of tiny jobs, whose checkpoints follow each other closely."""
-    return [sys.executable, str(_SCRIPT), str(out), str(cache), str(seeds), str(updates)]
+def sgno(*arguments: object) -> Start:
+    """A command of `sgno`, to be started."""
+    return lambda: _started(_sgno, *map(str, arguments))
+
+
+def study(out: Path, cache: Path, seeds: int, updates: int) -> Start:
+    """A study of tiny jobs, whose checkpoints follow each other closely, to be started."""
+    return lambda: _started(_study, str(out), str(cache), str(seeds), str(updates))
+
+
+def _started(main: Callable[..., None], *arguments: str) -> BaseProcess:
+    process = _FORKS.Process(target=main, args=arguments)
+    process.start()
+    return process
+
+
+def _sgno(*arguments: str) -> None:
+    from sgno.cli.app import app
+
+    _silence()
+    app(arguments)
+
+
+def _study(*arguments: str) -> None:
+    from tiny_study import main
+
+    _silence()
+    main(*arguments)
+
+
+def _silence() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
 
 
 class Kill(NamedTuple):
@@ -38,16 +76,15 @@ class Killed(NamedTuple):
     records: dict[str, bytes]
 
 
-def finish(command: list[str]) -> float:
+def finish(start: Start) -> float:
     """Run a command to its end; gives the seconds it took."""
-    began = time.monotonic()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=1200)
+    began, process = time.monotonic(), start()
+    process.join(1200)
+    assert process.exitcode == 0
     return time.monotonic() - began
 
 
-def kill_often(
-    command: list[str], root: Path, *, kills: int, longest: float, rng: np.random.Generator
-) -> Killed:
+def kill_often(start: Start, root: Path, *, kills: int, longest: float, rng: np.random.Generator) -> Killed:
     """Start a command that fills the store at `root` and kill it, at most so many times, until it ends.
 
     Half of the kills come at a random moment within `longest` seconds. The others wait from there on for the
@@ -56,20 +93,22 @@ def kill_often(
     """
     done, records = [], {}
     while len(done) < kills:
-        began = time.monotonic()
-        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
-        if not _outlived(process, root, rng.uniform(0, longest), longest if rng.random() < 0.5 else 0.0):
-            assert process.wait() == 0, f"{command} ended with {process.returncode}"
+        before = _half_written(root)
+        began, process = time.monotonic(), start()
+        being_written = lambda before=before: _half_written(root) - before
+        patience = longest if rng.random() < 0.5 else 0.0
+        if not _outlived(process, being_written, rng.uniform(0, longest), patience):
+            assert process.exitcode == 0
             return Killed(tuple(done), True, records)
-        family = _children(process.pid) if len(done) % 2 else []
-        for pid in (process.pid, *family):
+        assert process.pid is not None
+        for pid in (process.pid, *(_children(process.pid) if len(done) % 2 else [])):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        process.wait()
+        process.join()
         seconds = time.monotonic() - began
         for path in root.glob("jobs/[!.]*/record.json"):
             records.setdefault(path.parent.name, path.read_bytes())
-        done.append(Kill(round(seconds, 3), tuple(map(_plain, _half_written(root))), len(records)))
+        done.append(Kill(round(seconds, 3), tuple(map(_plain, being_written())), len(records)))
     return Killed(tuple(done), False, records)
 
 
@@ -85,19 +124,20 @@ def check(killed: Killed, store: Store, whole: Store, ids: set[str]) -> None:
     assert not list(store.failures())
 
 
-def _outlived(process: subprocess.Popen, root: Path, seconds: float, patience: float) -> bool:
-    """Whether the process still runs after so many seconds, and from then on until something is half-written
+def _outlived(
+    process: BaseProcess, being_written: Callable[[], set[Path]], seconds: float, patience: float
+) -> bool:
+    """Whether the process still runs after so many seconds, and from then on until something is being written
     or patience ends."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=seconds)
+    process.join(seconds)
     end = time.monotonic() + patience
-    while process.poll() is None and time.monotonic() < end and not _half_written(root):
+    while process.is_alive() and time.monotonic() < end and not being_written():
         time.sleep(5e-4)
-    return process.poll() is None
+    return process.is_alive()
 
 
-def _half_written(root: Path) -> list[Path]:
-    return [*root.glob(".*.part"), *root.glob("*/.*.part")]
+def _half_written(root: Path) -> set[Path]:
+    return {*root.glob(".*.part"), *root.glob("*/.*.part")}
 
 
 def _plain(path: Path) -> str:

@@ -14,8 +14,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import kills
 from disks import close_disk, open_disk
-from kills import finish, kill_often
 from tiny_study import result, tiny_job
 
 from sgno.study.executor import News, run_study
@@ -137,10 +137,10 @@ def test_damaged_programs_are_compiled_again(tmp_path):
 
 
 def test_kills_while_data_are_made_leave_them_right_and_nothing_else(tmp_path, cache):
-    command = [*SGNO, *RUN, "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    command = kills.sgno(*RUN, "--out", tmp_path / "out", "--cache", tmp_path / "cache")
     # As long as the data are not there, what is half-written in the cache is theirs.
-    kill_often(command, tmp_path / "cache", kills=6, longest=8.0, rng=np.random.default_rng(0))
-    finish(command)
+    kills.kill_often(command, tmp_path / "cache", kills=6, longest=8.0, rng=np.random.default_rng(0))
+    kills.finish(command)
     assert not leftovers(tmp_path)
     whole = sgno(RUN, tmp_path / "whole", cache)
     (job_id,) = scores(tmp_path / "whole")

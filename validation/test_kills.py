@@ -15,11 +15,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from keep import keep
-from kills import check, finish, kill_often, study
+from kills import Start, check, finish, kill_often, sgno, study
 
 from sgno.study.store import Store
 
-KILLS = {"sgno run": 140, "study": 60}
+KILLS = {"sgno run": 150, "study": 50}
 SEEDS, UPDATES = 2, 1000
 SIZES = {
     "--model": "Conv;4;1;relu",
@@ -35,14 +35,13 @@ SIZES = {
 }
 
 
-def run(out: Path, cache: Path) -> list[str]:
-    options = [str(word) for pair in SIZES.items() for word in pair]
-    places = ["--out", str(out), "--cache", str(cache)]
-    return [sys.executable, "-m", "sgno", "run", "adv1d", *options, *places]
+def run(out: Path, cache: Path) -> Start:
+    options = (word for pair in SIZES.items() for word in pair)
+    return sgno("run", "adv1d", *options, "--out", out, "--cache", cache)
 
 
 def survive(
-    command: Callable[[Path, Path], list[str]], kills: int, folder: Path, rng: np.random.Generator
+    command: Callable[[Path, Path], Start], kills: int, folder: Path, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Rounds until there were so many kills."""
     cache, whole = folder / "cache", Store(folder / "whole")
