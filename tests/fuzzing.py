@@ -289,8 +289,28 @@ class Tried(NamedTuple):
     faults: tuple[str, ...]
 
 
-# Cases that raised what they may not, once: target, seed, number.
-FOUND: tuple[tuple[str, int, int], ...] = ()
+class Found(NamedTuple):
+    """A case that raised what it may not, and what that was."""
+
+    target: str
+    seed: int
+    case: int
+    raised: str
+
+
+# Mended, and tried again by every run of the tests.
+FOUND = (
+    Found("cached data", 0, 18, "TokenError: a header of numpy that ends early"),
+    Found("cached data", 0, 151, "RuntimeWarning: a shape whose size overflows"),
+    Found("settings", 0, 0, "TypeError: a task without a scenario"),
+    Found("settings", 0, 16, "TypeError: a text for a number"),
+    Found("settings", 0, 46, "AttributeError: a text for a table"),
+    Found("settings", 0, 81, "TypeError: a field that tasks do not have"),
+    Found("settings", 0, 100, "TypeError: a field that training does not have"),
+    Found("settings", 0, 182, "ValueError: a width of zero"),
+    Found("settings", 0, 369, "TypeError: a list for a number"),
+    Found("weight headers", 0, 284, "TypeError: a size that is not whole"),
+)
 
 
 def run(target: str, folder: Path, cases: Iterable[int], seed: int) -> Tried:

@@ -12,5 +12,5 @@ def test_a_damaged_file_is_refused_in_words(target, tmp_path):
 
 
 def test_what_was_found_once_stays_mended(tmp_path):
-    for target, seed, case in FOUND:
-        assert run(target, tmp_path / target, [case], seed).faults == ()
+    for found in FOUND:
+        assert run(found.target, tmp_path / found.target, [found.case], found.seed).faults == ()

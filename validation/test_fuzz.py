@@ -42,6 +42,6 @@ def test_damaged_files_are_refused_in_words_and_in_bounded_memory(target, tmp_pa
     what = (TARGETS[target].__doc__ or "").strip()
     targets[target] = {"what": what, "cases": CASES[target], **tried._asdict(), "grown_bytes": grown}
     content = {"cases": sum(part["cases"] for part in targets.values()), "targets": targets}
-    keep("fuzz", {**content, "found_and_mended": [list(case) for case in FOUND]})
+    keep("fuzz", {**content, "found_and_mended": [found._asdict() for found in FOUND]})
     assert tried.faults == ()
     assert grown < GROWTH_BYTES

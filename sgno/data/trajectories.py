@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from sgno.data.npy import DAMAGED
+from sgno.data.npy import DAMAGED, open_npy
 from sgno.data.scenario import make_scenario
 from sgno.data.source import Source
 from sgno.data.survey import Moments
@@ -119,11 +119,17 @@ def _read(folder: Path) -> Trajectories[np.ndarray] | None:
     """The cached data, or None if anything about it is not as it was written."""
     try:
         meta = read_json(folder / "meta.json")
-        parts = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("train", "test")}
+        parts = {name: _mapped(folder / f"{name}.npy") for name in ("train", "test")}
         whole = all(_is_whole(part, name, meta) for name, part in parts.items())
     except DAMAGED:
         return None
     return Trajectories(folder.name, parts["train"], parts["test"]) if whole else None
+
+
+def _mapped(path: Path) -> np.ndarray:
+    # Its header is checked first: numpy maps whatever size it claims.
+    open_npy(path)
+    return np.load(path, mmap_mode="r")
 
 
 def _is_whole(part: np.ndarray, name: str, meta: Any) -> bool:
