@@ -22,15 +22,18 @@ class Correction(eqx.Module):
 
     def normalised(self) -> tuple[Float[Array, "hidden in"], Float[Array, "out hidden"]]:
         """The two matrices, each divided by its spectral norm."""
-        return _normalise(self.first.weight), _normalise(self.second.weight)
+        first, second = _scaled(self.first.weight), _scaled(self.second.weight)
+        # Both at once: they have one shape, and squaring two takes no longer than squaring one.
+        norms = spectral_norm_bound(jnp.stack([first, second.T], axis=-1))
+        return _divided(first, norms[0]), _divided(second, norms[1])
 
 
-def _normalise(weight: Float[Array, "out in"]) -> Float[Array, "out in"]:
-    # By a power of two, so exactly: the quotient is the same, and its gradient has no 1/norm² to overflow.
+def _scaled(weight: Float[Array, "out in"]) -> Float[Array, "out in"]:
+    """Times a power of two, so exactly: the gradient of the quotient then has no 1/norm² to overflow."""
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(weight)))
-    weight = weight / jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
-    # The Gram matrix is taken on the right: transpose so that it is the smaller one.
-    tall = weight if weight.shape[0] >= weight.shape[1] else weight.T
-    norm = spectral_norm_bound(tall)
+    return weight / jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
+
+
+def _divided(weight: Float[Array, "out in"], norm: Float[Array, ""]) -> Float[Array, "out in"]:
     # A zero matrix stays zero, with a zero gradient instead of 0/0.
     return weight / jnp.where(norm > 0, norm, jax.lax.stop_gradient(jnp.ones_like(norm)))

@@ -17,7 +17,7 @@ from sgno.training.batches import take_windows
 from sgno.training.chunks import mean_over_chunks
 from sgno.training.config import TrainConfig
 from sgno.training.feed import Resident, Streamed, feed
-from sgno.training.sharding import mean_over_devices, shard_batch, shard_seeds
+from sgno.training.sharding import mean_over_devices, replicate, shard_batch, shard_seeds
 from sgno.training.state import TrainState
 
 # The most updates in one dispatch, and how long one should take: progress and Ctrl-C wait for it.
@@ -159,8 +159,8 @@ def _run(
     dispatch = _make_dispatch(config, loss_scale(first.data, config), mapped)
     seeds = first.order.shape[1]
     del first
-    if mapped:
-        state, frozen = shard_seeds(state, seeds), shard_seeds(frozen, seeds)
+    # Where the first dispatch leaves its result, or the second would have to be compiled again.
+    state, frozen = (shard_seeds(tree, seeds) if mapped else replicate(tree) for tree in (state, frozen))
 
     done = int(jnp.max(state.update))
     history = np.full((config.updates, *((seeds,) if mapped else ())), np.nan)

@@ -41,17 +41,14 @@ def local_mesh(count: int) -> Mesh | None:
     return Mesh(np.asarray(devices), (_AXIS,))
 
 
-def replicate(x: Array) -> Array:
-    """A copy of `x` on every device."""
-    return _put(x, PartitionSpec())
+def replicate(tree: PyTree) -> PyTree:
+    """A copy of every array on every device."""
+    return _put_all(tree, PartitionSpec())
 
 
 def shard_seeds(tree: PyTree, num_seeds: int) -> PyTree:
     """Split the leading seed axis over the devices, if they divide it."""
-    if local_mesh(num_seeds) is None:
-        return tree
-    split = PartitionSpec(_AXIS)
-    return jax.tree.map(lambda leaf: _put(leaf, split) if eqx.is_array(leaf) else leaf, tree)
+    return _put_all(tree, PartitionSpec() if local_mesh(num_seeds) is None else PartitionSpec(_AXIS))
 
 
 def shard_batch(order: Array, mapped: bool) -> Array:
@@ -96,6 +93,10 @@ def map_over_devices(
     split = PartitionSpec(_AXIS)
     mapped = jax.shard_map(f, mesh=mesh, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False)
     return mapped(weights, states)
+
+
+def _put_all(tree: PyTree, spec: PartitionSpec) -> PyTree:
+    return jax.tree.map(lambda leaf: _put(leaf, spec) if eqx.is_array(leaf) else leaf, tree)
 
 
 def _put(x: Array, spec: PartitionSpec) -> Array:
