@@ -10,6 +10,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, PyTree
 
@@ -73,14 +74,16 @@ def mean_over_devices(
     mesh = local_mesh(states.shape[1])
     if mesh is None:
         return loss(weights, states)
+    # One vector, or they would meet once for every array.
+    vector, unravel = ravel_pytree(weights)
     mean = jax.shard_map(
-        lambda weights, states: jax.lax.pmean(loss(weights, states), _AXIS),
+        lambda vector, states: jax.lax.pmean(loss(unravel(vector), states), _AXIS),
         mesh=mesh,
         in_specs=(PartitionSpec(), PartitionSpec(None, _AXIS)),
         out_specs=PartitionSpec(),
         check_vma=False,
     )
-    return mean(weights, states)
+    return mean(vector, states)
 
 
 def map_over_devices(
