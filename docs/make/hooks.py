@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import api_page
 import command_page
 import equations
+import speed_page
 import task_pages
 
 
@@ -28,6 +29,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     root = Path(config.config_file_path).parent
     pages = {
         **task_pages.pages(root / "results" / "desk"),
+        **speed_page.pages(root / "results" / "bench"),
         "commands.md": command_page.page(),
         "api.md": api_page.page(),
     }

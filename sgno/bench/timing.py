@@ -91,10 +91,11 @@ def measure(group: Group, say: Say = lambda text: None) -> list[dict[str, Any]]:
 
 
 def _peak(case: Case, programs: str) -> float:
-    """The peak of a second process, which need not compile: a compiler's memory is not the work's."""
+    """The peak of a second process in its second repeat: what compiling and tracing took is not the work's."""
     worker = Worker(case, programs)
     try:
-        return max(report.get("peak_megabytes", 0.0) for report in (worker.listen(), worker.go()))
+        worker.listen()
+        return worker.go().get("peak_megabytes", 0.0)
     finally:
         worker.stop()
 

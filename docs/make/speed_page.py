@@ -1,0 +1,93 @@
+"""The page of speed and memory, from the benchmark that was really run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sgno.bench.summary import rollout_seconds, rows
+
+_HEAD = """# Speed and memory
+
+Measured, not promised: `sgno bench` does all of it again on your machine, and `benchmarks/README.md` says how it
+measures. The cases of a table take turns in one run; figures are medians, in parentheses the range over the repeats.
+
+```sh
+sgno bench --help
+```
+
+An update is one of Adam with batch 20 at the paper's sizes (160 points, 64², 32³), a rollout is 200 steps of 30 states.
+*Plain* PyTorch has 1x1 convolutions, as such networks are usually written; *tuned* is our faster writing of it with
+batched matrix products. Both use both cores, as we do.
+"""
+_NOT_MEASURED = "\nNo benchmark is stored under `results/bench` yet.\n"
+_FIGURES = ("bars.png", "scaling.png")
+
+
+def pages(folder: Path) -> dict[str, str | bytes]:
+    """The page and its figures, by their paths in the site."""
+    kept = folder / "bench.json"
+    if not kept.is_file():
+        return {"speed.md": _HEAD + _NOT_MEASURED}
+    figures = {name: f"speed-{name}" for name in _FIGURES if (folder / name).is_file()}
+    text = "\n".join([_HEAD, *_sections(json.loads(kept.read_text())), *map(_figure, figures.values())])
+    return {"speed.md": text, **{path: (folder / name).read_bytes() for name, path in figures.items()}}
+
+
+def _figure(path: str) -> str:
+    what = "Times of all cases" if "bars" in path else "Time against points, modes and seeds"
+    return f"\n![{what}]({path})\n"
+
+
+def _sections(content: dict[str, Any]) -> list[str]:
+    summary, machine = content["summary"], content["machine"]
+    ours = [r for r in summary["speed"] if r["what"].endswith("/ sgno") and "torch" in r["what"]]
+    baselines = [r for r in summary["speed"] if r["what"].endswith("/ our loop")]
+    memory = {what: value for what, value in summary["memory"].items() if "torch" in what}
+    return [
+        f"Measured on {machine['processor']}, {machine['cores']} cores.\n",
+        "## SGNO against PyTorch\n",
+        _table(("", "Times longer", "Range"), [_ratio(r) for r in ours]),
+        "## Peak memory against PyTorch\n\nAbove what the imports take, once compiled.\n",
+        _table(("", "Times more"), [(what, f"{value:.2f}") for what, value in memory.items()]),
+        "## Baselines: our loop against APEBench's trainer\n",
+        _table(("", "Times longer", "Range"), [_ratio(r) for r in baselines]),
+        "## What an update consists of\n",
+        _table(
+            ("", "Norm caps, generator, budget", "Of the matrix-product rate"),
+            [
+                (what, f"{value:.1%}", f"{summary['share_of_matmul_rate'][what]:.1%}")
+                for what, value in summary["coefficients_share_of_update"].items()
+            ],
+        ),
+        "## Growth with the grid\n\nThe largest factor by which time grew faster than N log N between two grids: "
+        "at most 1 is within.\n",
+        _table(("", "Factor"), [(d, _factor(value)) for d, value in summary["growth_over_n_log_n"].items()]),
+        "## Times\n",
+        _table(("", "Seconds", "To compile", "Peak"), _times(content["groups"])),
+    ]
+
+
+def _ratio(r: dict[str, Any]) -> tuple[str, str, str]:
+    return r["what"], f"**{r['value']:.2f}**", f"{r['low']:.2f} to {r['high']:.2f}"
+
+
+def _factor(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.2f}"
+
+
+def _times(groups: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Updates, and rollouts scaled to 200 steps."""
+    found = []
+    for name in groups:
+        for label, record in rows(groups, name).items():
+            whole = record["case"]["work"] == "rollout"
+            seconds = rollout_seconds(record) if whole else record["seconds"]
+            compiling, peak = f"{record['compile_seconds']:.1f} s", f"{record['peak_megabytes']:.0f} MB"
+            found.append((f"{name}: {label}", f"{seconds:.3g}", compiling, peak))
+    return found
+
+
+def _table(head: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
+    rule = " | ".join(["---", *["---:"] * (len(head) - 1)])
+    lines = [" | ".join(head), rule, *(" | ".join(cells) for cells in body)]
+    return "\n".join(f"| {line} |" for line in lines) + "\n"
