@@ -82,7 +82,8 @@ def _times(groups: dict[str, Any]) -> list[tuple[str, ...]]:
         for label, record in rows(groups, name).items():
             whole = record["case"]["work"] == "rollout"
             seconds = rollout_seconds(record) if whole else record["seconds"]
-            compiling, peak = f"{record['compile_seconds']:.1f} s", f"{record['peak_megabytes']:.0f} MB"
+            compiling = f"{record['compile_seconds']:.1f} s"
+            peak = f"{record['peak_megabytes']:.0f} MB" if "peak_megabytes" in record else ""
             found.append((f"{name}: {label}", f"{seconds:.3g}", compiling, peak))
     return found
 

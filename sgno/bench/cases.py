@@ -58,12 +58,16 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Cases measured in turn, so that a drift of the machine touches all of them alike."""
+    """Cases measured in turn, so that a drift of the machine touches all of them alike.
+
+    `memory` measures their peaks too, each in a further process.
+    """
 
     name: str
     cases: tuple[Case, ...]
     repeats: int = 5
     seconds: float = 30.0
+    memory: bool = False
 
 
 def full() -> tuple[Group, ...]:
@@ -71,10 +75,12 @@ def full() -> tuple[Group, ...]:
     groups = [Group("matmul", (Case("matrix product", "matmul", "sgno", "", (2048,)),))]
     for d, points in PAPER_POINTS.items():
         coefficients = Case("coefficients", "coefficients", "sgno", "sgno", points)
-        groups.append(Group(f"update-{d}d", (*sgno_and_torch("update", points, 20), coefficients)))
+        updates = (*sgno_and_torch("update", points, 20), coefficients)
+        groups.append(Group(f"update-{d}d", updates, memory=True))
         others = [Case("solver", "rollout", "solver", SOLVER_TASKS[d], points, 30, TIMED_STEPS[d])]
         others += [Case(net, "rollout", "sgno", net, points, 30, TIMED_STEPS[d]) for net in BASELINES]
-        groups.append(Group(f"rollout-{d}d", (*sgno_and_torch("rollout", points, 30), *others)))
+        rollouts = (*sgno_and_torch("rollout", points, 30), *others)
+        groups.append(Group(f"rollout-{d}d", rollouts, memory=True))
     for d, points in PAPER_POINTS.items():
         groups += [
             Group(f"update-{d}d-{net}", _two_loops(net, points), repeats=3, seconds=10.0) for net in BASELINES
@@ -135,7 +141,9 @@ def quick() -> tuple[Group, ...]:
     coefficients = Case("coefficients", "coefficients", "sgno", "sgno", points, settings=small)
     return (
         Group("matmul", (Case("matrix product", "matmul", "sgno", "", (128,)),), 2),
-        Group("update-1d", (*sgno_and_torch("update", points, 4, settings=small), coefficients), 2),
+        Group(
+            "update-1d", (*sgno_and_torch("update", points, 4, settings=small), coefficients), 2, memory=True
+        ),
         Group("rollout-1d", (*sgno_and_torch("rollout", points, 3, settings=small)[:2], solver), 2),
         Group(
             "update-1d-fno",

@@ -35,7 +35,9 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
 def _time(record: Mapping[str, Any]) -> str:
     low, high = record["spread"]
     text = f"{1e3 * record['seconds']:9.1f} ms ({1e3 * low:.1f} to {1e3 * high:.1f})"
-    text += f", compile {record['compile_seconds']:.1f} s, peak {record['peak_megabytes']:.0f} MB"
+    text += f", compile {record['compile_seconds']:.1f} s"
+    if "peak_megabytes" in record:
+        text += f", peak {record['peak_megabytes']:.0f} MB"
     if record["case"]["work"] == "rollout":
         text += f", 200 steps {rollout_seconds(record):.2f} s"
     return text

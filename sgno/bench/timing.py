@@ -78,13 +78,13 @@ def measure(group: Group, say: Say = lambda text: None) -> list[dict[str, Any]]:
 
     One record per case, in order: the case, its `seconds` per unit (median) with `spread` (lowest and
     highest), `compile_seconds` (what the first run took longer), `first_peak_megabytes` above the imports
-    with compiling, `peak_megabytes` of a process that finds everything compiled. A case that cannot run has
+    with compiling and, if the group asks for it, `peak_megabytes` of a process that finds everything compiled. A case that cannot run has
     `missing` or `failed`.
     """
     with tempfile.TemporaryDirectory() as programs:
         records = _timed(group, programs, say)
         for i, (case, record) in enumerate(zip(group.cases, records, strict=True)):
-            if record["repeats"]:
+            if group.memory and record["repeats"]:
                 say(f"{group.name}: {case.label}, memory")
                 record["peak_megabytes"] = _peak(case, f"{programs}/{i}")
     return [_summarised(record) for record in records]
