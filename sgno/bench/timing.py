@@ -78,8 +78,8 @@ def measure(group: Group, say: Say = lambda text: None) -> list[dict[str, Any]]:
 
     One record per case, in order: the case, its `seconds` per unit (median) with `spread` (lowest and
     highest), `compile_seconds` (what the first run took longer), `first_peak_megabytes` above the imports
-    with compiling and, if the group asks for it, `peak_megabytes` of a process that finds everything compiled. A case that cannot run has
-    `missing` or `failed`.
+    with compiling and, if the group asks for it, `peak_megabytes` of a process that finds everything
+    compiled. A case that cannot run has `missing` or `failed`.
     """
     with tempfile.TemporaryDirectory() as programs:
         records = _timed(group, programs, say)
