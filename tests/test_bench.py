@@ -109,7 +109,7 @@ def test_repeats_grow_until_they_last():
 def test_cases_of_a_group_are_measured_and_a_missing_or_broken_one_is_said_so():
     product = Case("matrix product", "matmul", "sgno", "", (16,))
     broken = Case("broken", "rollout", "sgno", "nonsense", (16,), 2)
-    first, second = measure(Group("both", (product, broken), repeats=3))
+    first, second = measure(Group("both", (product, broken), repeats=3, memory=True))
     assert len(first["repeats"]) == 3 and first["spread"][0] <= first["seconds"] <= first["spread"][1]
     assert first["peak_megabytes"] >= 0
     assert "seconds" not in second and "nonsense" in second["failed"]

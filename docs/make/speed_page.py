@@ -9,7 +9,7 @@ from sgno.bench.summary import rollout_seconds, rows
 _HEAD = """# Speed and memory
 
 Measured, not promised: `sgno bench` does all of it again on your machine, and `benchmarks/README.md` says
-how it measures. The cases of a table take turns in one run; figures are medians, with the range over the repeats.
+how it measures. The cases of a table take turns in one run; figures are medians, ranges are over the repeats.
 
 ```sh
 sgno bench --help
@@ -59,7 +59,7 @@ def _sections(content: dict[str, Any]) -> list[str]:
                 for what, value in summary["coefficients_share_of_update"].items()
             ],
         ),
-        "## Growth with the grid\n\nThe largest factor by which time grew faster than N log N between two grids: "
+        "## Growth with the grid\n\nThe most by which time outgrew N log N between two grids; "
         "at most 1 is within.\n",
         _table(("", "Factor"), [(d, _factor(value)) for d, value in summary["growth_over_n_log_n"].items()]),
         "## Times\n",

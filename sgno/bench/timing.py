@@ -91,7 +91,7 @@ def measure(group: Group, say: Say = lambda text: None) -> list[dict[str, Any]]:
 
 
 def _peak(case: Case, programs: str) -> float:
-    """The peak of a second process in its second repeat: what compiling and tracing took is not the work's."""
+    """The peak of a second process in its second repeat: compiling and tracing are not the work."""
     worker = Worker(case, programs)
     try:
         worker.listen()
