@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullFormatter, NullLocator
 
 from sgno.bench.cases import BASELINES
 from sgno.bench.summary import rows
@@ -49,12 +50,26 @@ def _pairs(axis, measured: Mapping[str, Mapping[str, Any]], colours: Mapping[str
         above = [1e3 * _per_step(r, r["spread"][1]) - m for m, (_, r) in zip(middle, found, strict=True)]
         places = [x + (i - (len(colours) - 1) / 2) * width for x, _ in found]
         bars = axis.bar(places, middle, width, yerr=[below, above], color=colour, label=subject, capsize=2)
-        axis.bar_label(bars, labels=[f"{m:.3g}" for m in middle], fontsize=7, padding=2)
+        axis.bar_label(
+            bars, labels=[f"{m:.0f}" if m >= 10 else f"{m:.1f}" for m in middle], fontsize=7, padding=2
+        )
     axis.set_xticks(range(len(measured)), list(measured))
-    if axis.containers:
-        axis.set_yscale("log")
-        axis.legend(fontsize=7)
-        axis.margins(y=0.15)
+    if not axis.containers:
+        axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes)
+        axis.set_yticks([])
+        return
+    axis.set_yscale("log")
+    _plain_numbers(axis.yaxis)
+    low, high = axis.get_ylim()
+    # Room for the legend above the highest bar.
+    axis.set_ylim(low, high * (high / low) ** 0.3)
+    axis.legend(fontsize=7, loc="upper right", ncols=len(colours))
+
+
+def _plain_numbers(axis) -> None:
+    """10, 100 and 1000 on a logarithmic axis, and nothing in between."""
+    axis.set_major_formatter(FormatStrFormatter("%g"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _per_step(record: Mapping[str, Any], seconds: float) -> float:
@@ -84,8 +99,15 @@ def scaling_plot(groups: Mapping[str, Any], path: Path) -> None:
         )
         axis.set_ylabel("ms per update")
         axis.grid(True, which="both", alpha=0.2)
+        _plain_numbers(axis.yaxis)
+        _plain_numbers(axis.xaxis)
         if axis.lines:
             axis.legend()
+            if kind != "points":
+                axis.xaxis.set_major_locator(
+                    FixedLocator(sorted({x for line in axis.lines for x in line.get_xdata()}))
+                )
+                axis.xaxis.set_minor_locator(NullLocator())
     axes[0].set_title("dotted: N log N")
     _save(figure, path)
 
