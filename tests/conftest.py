@@ -22,6 +22,15 @@ def compiled_programs(tmp_path_factory) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_programs():
+    """Forget a module's compiled programs after it: a process may map only so many, and then XLA crashes."""
+    import jax
+
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory) -> Path:
     """A data cache shared by the tests of one worker."""
