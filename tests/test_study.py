@@ -52,6 +52,8 @@ def jobs_of(preset: str, **choice) -> tuple[Job, ...]:
 def test_ids_are_unique_and_survive_json(preset):
     jobs = jobs_of(preset)
     assert len({job.id for job in jobs}) == len(jobs)
+    # Jobs of one id are made one, so a setting that ids forget would make jobs vanish.
+    assert {job.seed for job in jobs} == set(range(max(b.seeds for b in get_preset(preset).budgets.values())))
     for job in jobs[:: max(1, len(jobs) // 50)]:
         travelled = Job.from_json(json.loads(json.dumps(job.to_json())))
         assert travelled == job and travelled.id == job.id
