@@ -24,7 +24,7 @@ def compiled_programs(tmp_path_factory) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def few_programs():
-    """Forget a module's compiled programs after it: a process may map only so many, and then XLA crashes."""
+    """Forget a module's compiled programs after it: each maps memory, and a process may map only so often."""
     import jax
 
     yield
