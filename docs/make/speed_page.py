@@ -50,7 +50,7 @@ def _sections(content: dict[str, Any]) -> list[str]:
         "## Peak memory against PyTorch\n\nAbove what the imports take, once compiled.\n",
         _table(("", "Times more"), [(what, f"{value:.2f}") for what, value in memory.items()]),
         "## Baselines: our loop against APEBench's trainer\n\n"
-        "The same networks. Our loop gives each core a part of the batch, the trainer leaves the cores to XLA; "
+        "Our loop gives each core a part of the batch, the trainer leaves the cores to XLA; "
         "how much of the difference that makes was not measured.\n",
         _table(("", "Times longer", "Range"), [_ratio(r) for r in baselines]),
         "## What an update consists of\n",
