@@ -1,7 +1,6 @@
 """The Spectral Generator Neural Operator."""
 
 import dataclasses
-import math
 from typing import ClassVar, get_args
 
 import equinox as eqx
@@ -15,12 +14,10 @@ from sgno.models.coordinates import CoordinateKind, coordinate_channels, coordin
 from sgno.models.generator import GeneratorKind
 from sgno.models.layer import CorrectionKind, Layer, PreparedLayer, UpdateKind
 from sgno.models.pointwise import Affine, Projection, affine, gelu
-from sgno.models.step import AbstractStep, Grid
+from sgno.models.step import AbstractStep, Grid, cached_states
 from sgno.spectral import check_enough_points
 
 PROJECTION_WIDTH = 128
-# About so many points at a time keep an update in the cache of a core. Twice as fast in 3D as a batch of 20.
-POINTS_AT_ONCE = 5120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +173,7 @@ class PreparedSGNO(AbstractStep):
         return self._increment(u[:, None])[:, 0] + u
 
     def states_at_once(self, points: tuple[int, ...]) -> int:
-        return max(1, POINTS_AT_ONCE // math.prod(points))
+        return cached_states(points)
 
     def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
         return self._increment(u.swapaxes(0, 1)).swapaxes(0, 1) + u

@@ -1,6 +1,7 @@
 """What every model is: one step `u -> u+` of a discretised PDE state."""
 
 import abc
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,10 @@ import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+# About so many points at a time keep an update in the cache of a core: twice as fast as a batch of 20, for
+# SGNO in 3D and for SGNO-X in 2D.
+_POINTS_AT_ONCE = 5120
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,11 @@ class Grid:
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.channels, *self.points)
+
+
+def cached_states(points: tuple[int, ...]) -> int:
+    """How many states a core's cache holds together with what a spectral step makes of them."""
+    return max(1, _POINTS_AT_ONCE // math.prod(points))
 
 
 class AbstractStep(eqx.Module):

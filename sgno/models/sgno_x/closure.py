@@ -1,5 +1,6 @@
 """Products of filtered copies of the state: the form that the nonlinear part of a PDE has."""
 
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -69,20 +70,14 @@ class Filters(eqx.Module):
 
 def products(
     v: Complex[Array, "batch channels *modes"],
-    D: Complex[Array, "factors *modes"],
+    D: Sequence[Complex[Array, "*modes"]],
     terms: Terms,
     points: tuple[int, ...],
-) -> Complex[Array, "batch terms *modes"]:
+) -> list[Complex[Array, "batch *modes"]]:
     """q_j(v) = FFT[ prod_{a in term j} IFFT(D_a v_{c(a)}) ], on every mode up to Nyquist.
 
     Factors are cut off below the dealiasing limit, products are not: what a product feeds into the modes
     above the cutoff is part of the data.
     """
-    fields = to_points(D * v[:, terms.channels], points)
-    columns = []
-    for term in terms.products:
-        q = fields[:, term[0]]
-        for factor in term[1:]:
-            q = q * fields[:, factor]
-        columns.append(q)
-    return to_modes(jnp.stack(columns, axis=1), len(points))
+    fields = [to_points(D_a * v[:, c], points) for D_a, c in zip(D, terms.channels, strict=True)]
+    return [to_modes(math.prod(fields[a] for a in term), len(points)) for term in terms.products]

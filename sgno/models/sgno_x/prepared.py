@@ -1,5 +1,6 @@
 """SGNO-X with its coefficients computed: what runs, on the training grid or another one."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -9,7 +10,7 @@ from jaxtyping import Array, Complex, Float, Inexact
 
 from sgno.models.sgno_x.closure import Terms, products
 from sgno.models.sgno_x.symbols import to_modes, to_points
-from sgno.models.sgno_x.tableau import Tableau
+from sgno.models.sgno_x.tableau import Features, State, Tableau
 from sgno.models.sgno_x.trapping import enter, project, sup_bound
 from sgno.models.step import AbstractStep, Grid
 
@@ -81,10 +82,10 @@ class PreparedSGNOX(AbstractStep):
     def advance(self, v: Complex[Array, "batch channels *modes"]) -> Complex[Array, "batch channels *modes"]:
         """One step in terms of amplitudes."""
 
+        features, contract = self._closure()
+
         def inner(v, _):
-            return self.tableau.advance(v, self._features, self._contract, self.weights.T, self.inside)[
-                0
-            ], None
+            return self.tableau.advance(v, features, contract, self.weights.T, self.inside)[0], None
 
         if self.inner_steps == 1:
             return inner(v, None)[0]
@@ -99,19 +100,20 @@ class PreparedSGNOX(AbstractStep):
         Responses by way of other modes are left out: they are of higher order.
         """
         tableau, T = self.tableau, self.weights.T
+        features, contract = self._closure()
+        num_features = self.linear_features + len(self.terms.products)
 
         def inner(carry, _):
-            v, moved, features, forcing, correction = carry
-            v_next, x, c = tableau.advance(v, self._features, self._contract, T, self.inside)
+            v, moved, answers, forcing, correction = carry
+            v_next, x, c = tableau.advance(v, features, contract, T, self.inside)
             return Sensitivity(
                 v_next,
                 tableau.decay * moved + v,
-                tableau.decay[:, None] * features + tableau.response(x, T),
+                tableau.decay[:, None] * answers + (tableau.response(x, T) if num_features else 0),
                 tableau.decay * forcing + tableau.first,
                 tableau.decay * correction + c,
             ), None
 
-        num_features = self.linear_features + len(self.terms.products)
         batch, channels, *modes = v.shape
         zeros = jnp.zeros((batch, channels, num_features, *modes), dtype=v.dtype)
         first = Sensitivity(v, jnp.zeros_like(v), zeros, jnp.zeros_like(tableau.first), jnp.zeros_like(v))
@@ -122,24 +124,23 @@ class PreparedSGNOX(AbstractStep):
         """How many features are the channels themselves, which only serve to couple them."""
         return 0 if self.weights.K is None else self.grid.channels
 
-    def _features(
-        self, v: Complex[Array, "batch channels *modes"]
-    ) -> Complex[Array, "batch features *modes"]:
-        linear = v[:, : self.linear_features]
-        if not self.terms.products:
-            return linear
-        return jnp.concatenate([linear, products(v, self.weights.D, self.terms, self.grid.points)], axis=1)
+    def _closure(self) -> tuple[Callable[[State], Features], Callable[[Features], Array]]:
+        """The features of a state (its channels if they are coupled, then the products), and what they
+        contribute: n(v) = contract(features(v)), without a batch axis where there are no features."""
+        w = self.weights
+        # Weights as arrays of their own, taken apart here and not in the inner steps: the gradient of a slice
+        # is a padded sum, which took longer there than all transforms.
+        filters = [w.D[a] for a in range(len(self.terms.factors))]
+        columns = [] if w.K is None else [w.K[:, i] for i in range(self.linear_features)]
+        columns += [w.P[:, j] for j in range(len(self.terms.products))]
 
-    def _contract(
-        self, x: Complex[Array, "batch features *modes"]
-    ) -> Complex[Array, "batch channels *modes"]:
-        # Sums of a few elementwise products: as a contraction batched over modes it would not vectorise.
-        n = jnp.zeros_like(x, shape=(x.shape[0], *self.weights.Lambda.shape))
-        if self.weights.f is not None:
-            n = n + self.weights.f
-        if self.weights.K is not None:
-            for i in range(self.grid.channels):
-                n = n + self.weights.K[:, i] * x[:, i, None]
-        for j in range(len(self.terms.products)):
-            n = n + self.weights.P[:, j] * x[:, self.linear_features + j, None]
-        return n
+        def features(v: State) -> Features:
+            linear = [v[:, i] for i in range(self.linear_features)]
+            return linear + products(v, filters, self.terms, self.grid.points)
+
+        def contract(x: Features) -> Array:
+            # Sums of a few elementwise products: as a contraction batched over modes it would not vectorise.
+            n = jnp.zeros_like(w.Lambda) if w.f is None else w.f
+            return sum((column * one[:, None] for column, one in zip(columns, x, strict=True)), start=n)
+
+        return features, contract

@@ -17,7 +17,7 @@ from sgno.models.sgno_x.multiplier import Multiplier
 from sgno.models.sgno_x.prepared import PreparedSGNOX, Weights
 from sgno.models.sgno_x.symbols import below, mode_shape, symbol, symbol_names
 from sgno.models.sgno_x.trapping import TrappingSet
-from sgno.models.step import AbstractStep, Grid
+from sgno.models.step import AbstractStep, Grid, cached_states
 
 _LATENT_WIDTH = 4
 
@@ -189,6 +189,9 @@ class Prepared(AbstractStep):
         if u.shape[2:] == self.step.grid.points:
             return self.ready.batch(u)
         return self.step.batch(u)
+
+    def states_at_once(self, points: tuple[int, ...]) -> int:
+        return cached_states(points)
 
 
 def _mixed_terms(count: int, channels: int) -> tuple[tuple[str, ...], ...]:

@@ -12,7 +12,7 @@ from sgno.spectral import phi1, phi2
 _TAYLOR_RADIUS = 1.5
 _TAYLOR_TERMS = 16
 
-Features = Complex[Array, "batch features *modes"]
+Features = list[Complex[Array, "batch *modes"]]
 State = Complex[Array, "batch channels *modes"]
 
 
@@ -62,7 +62,7 @@ class Tableau(eqx.Module):
         self,
         v: State,
         features: Callable[[State], Features],
-        contract: Callable[[Features], State],
+        contract: Callable[[Features], Array],
         gain: Complex[Array, "channels *modes"],
         inside: Callable[[State], State],
     ) -> tuple[State, list[Features], State]:
@@ -76,24 +76,26 @@ class Tableau(eqx.Module):
 
         **Returns:** the next state; the features of every stage, for `response`; and the correction `c`.
         """
+        # Without features the closure has no batch axis.
+        n = lambda x: jnp.broadcast_to(contract(x), v.shape)
         x1 = features(v)
-        n1 = contract(x1)
+        n1 = n(x1)
         linear = self.decay * v
         a = linear + self.first * n1
         if self.stages == 1:
             return inside(a), [x1], jnp.zeros_like(a)
         if self.stages == 2:
             x2 = features(inside(a))
-            c = self.last * (contract(x2) - n1)
+            c = self.last * (n(x2) - n1)
             return inside(a + gain * c), [x1, x2], c
         half_v = self.half_decay * v
         a2 = inside(half_v + self.half * n1)
         x2 = features(a2)
-        n2 = contract(x2)
+        n2 = n(x2)
         x3 = features(inside(half_v + self.half * n2))
-        n3 = contract(x3)
+        n3 = n(x3)
         x4 = features(inside(self.half_decay * a2 + self.half * (2 * n3 - n1)))
-        c = self.middle * (n2 + n3 - 2 * n1) + self.last * (contract(x4) - n1)
+        c = self.middle * (n2 + n3 - 2 * n1) + self.last * (n(x4) - n1)
         return inside(a + gain * c), [x1, x2, x3, x4], c
 
     def response(
@@ -102,13 +104,11 @@ class Tableau(eqx.Module):
         """How the result of one inner step answers to the weight of each feature in each channel, the
         answer of the other stages' features to that weight left out: the features seen through the step."""
 
-        def per_channel(coefficient: Complex[Array, "channels *modes"], feature: Features):
-            return coefficient[None, :, None] * feature[:, None]
-
-        answer = per_channel(self.first, x[0])
+        x1, *later = (jnp.stack(features, axis=1)[:, None] for features in x)
+        answer = self.first[:, None] * x1
         if self.stages == 2:
-            answer += per_channel(gain * self.last, x[1] - x[0])
+            answer += (gain * self.last)[:, None] * (later[0] - x1)
         elif self.stages == 4:
-            answer += per_channel(gain * self.middle, x[1] + x[2] - 2 * x[0])
-            answer += per_channel(gain * self.last, x[3] - x[0])
+            answer += (gain * self.middle)[:, None] * (later[0] + later[1] - 2 * x1)
+            answer += (gain * self.last)[:, None] * (later[2] - x1)
         return answer
