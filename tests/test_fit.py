@@ -40,7 +40,8 @@ def test_sgno_x_learns_a_users_equation_and_its_weights_speak_the_users_units(pl
     weights = load_weights(Path(found["weights"][0]))
     assert isinstance(weights.step, Normalised) and weights.step.mean == (0.0,)
     scored = sgno.evaluate(weights.step, scaled[10:, :, None])
-    assert scored.gmean100 == pytest.approx(found["gmean100"], rel=1e-4)
+    # The score is near the rounding errors of float32, which differ between two programs.
+    assert scored.gmean100 == pytest.approx(found["gmean100"], abs=1e-8)
     record = json.loads((place / found["run"][0] / "record.json").read_text())
     assert record["job"]["task"]["num_test_samples"] == 2 and record["versions"]["sgno"]
     again = fitted(*command)

@@ -149,3 +149,17 @@ def test_norm_bound_has_the_gradient_of_the_norm():
 def test_norm_bound_of_a_zero_matrix_has_a_finite_gradient():
     gradient = jax.grad(lambda a: spectral_norm_bound(a))(jnp.zeros((3, 2)))
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("size", [1e-3, 0.2, 1.0, 1e3])
+def test_a_cap_spares_work_and_changes_nothing_above_it(size):
+    """Also mapped, and with one matrix in many above the cap."""
+    re, im = size * jax.random.normal(jax.random.PRNGKey(0), (2, 3, 5, 5, 7))
+    re = re.at[1, :, :, 2].mul(50)
+    bound = lambda cap: lambda re, im: spectral_norm_bound(re, im, cap=cap)
+    capped = lambda cap: lambda re, im: jnp.maximum(1.0, jax.vmap(bound(cap))(re, im))
+    np.testing.assert_allclose(capped(1.0)(re, im), capped(None)(re, im), rtol=1e-5)
+    exact = np.linalg.svd(np.moveaxis(np.asarray(re) + 1j * np.asarray(im), -1, 1), compute_uv=False)[..., 0]
+    assert (np.asarray(capped(1.0)(re, im)) >= np.maximum(1, exact)).all()
+    slope = lambda cap: jax.grad(lambda re: capped(cap)(re, im).sum())(re)
+    np.testing.assert_allclose(slope(1.0), slope(None), atol=1e-4)

@@ -20,6 +20,8 @@ from kills import Start, check, finish, kill_often, sgno, study
 from sgno.study.store import Store
 
 KILLS = {"sgno run": 150, "study": 50}
+# A study takes long to start, so that without a limit no round would ever end.
+KILLS_A_ROUND = 10
 SEEDS, UPDATES = 2, 1000
 SIZES = {
     "--model": "Conv;4;1;relu",
@@ -54,7 +56,7 @@ def survive(
     for number in itertools.count():
         store = Store(folder / f"round{number}")
         again = command(store.root, cache)
-        left = kills - len(moments)
+        left = min(kills - len(moments), KILLS_A_ROUND)
         # Short enough that most lives end by a kill, long enough that work is done.
         killed = kill_often(again, store.root, kills=left, longest=0.8 * seconds, rng=rng)
         moments += killed.kills

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Work = Literal["update", "rollout", "coefficients", "matmul"]
+Work = Literal["update", "rollout", "coefficients", "capped coefficients", "matmul"]
 Loop = Literal["sgno", "trainax", "torch", "solver"]
 
 PAPER_POINTS = {1: (160,), 2: (64, 64), 3: (32, 32, 32)}
@@ -74,8 +74,7 @@ def full() -> tuple[Group, ...]:
     """Everything, at the paper's sizes."""
     groups = [Group("matmul", (Case("matrix product", "matmul", "sgno", "", (2048,)),))]
     for d, points in PAPER_POINTS.items():
-        coefficients = Case("coefficients", "coefficients", "sgno", "sgno", points)
-        updates = (*sgno_and_torch("update", points, 20), coefficients)
+        updates = (*sgno_and_torch("update", points, 20), *coefficients(points))
         groups.append(Group(f"update-{d}d", updates, memory=True))
         others = [Case("solver", "rollout", "solver", SOLVER_TASKS[d], points, 30, TIMED_STEPS[d])]
         others += [Case(net, "rollout", "sgno", net, points, 30, TIMED_STEPS[d]) for net in BASELINES]
@@ -103,6 +102,12 @@ def sgno_and_torch(work: Work, points: tuple[int, ...], batch: int, **fields: An
         Case(label, work, loop, model, points, batch, steps, **fields)  # pyright: ignore[reportArgumentType]
         for label, loop, model in subjects
     )
+
+
+def coefficients(points: tuple[int, ...], **fields: Any) -> tuple[Case, ...]:
+    """What depends on the weights alone: as training starts, and where every mixer exceeds its cap."""
+    works: tuple[Work, ...] = ("coefficients", "capped coefficients")
+    return tuple(Case(work, work, "sgno", "sgno", points, **fields) for work in works)
 
 
 def _two_loops(net: str, points: tuple[int, ...]) -> tuple[Case, ...]:
@@ -138,11 +143,13 @@ def quick() -> tuple[Group, ...]:
     points = (32,)
     fno = "FNO;2;2;1;gelu"
     solver = Case("solver", "rollout", "solver", "ks1d", points, 3, 2)
-    coefficients = Case("coefficients", "coefficients", "sgno", "sgno", points, settings=small)
     return (
         Group("matmul", (Case("matrix product", "matmul", "sgno", "", (128,)),), 2),
         Group(
-            "update-1d", (*sgno_and_torch("update", points, 4, settings=small), coefficients), 2, memory=True
+            "update-1d",
+            (*sgno_and_torch("update", points, 4, settings=small), *coefficients(points, settings=small)),
+            2,
+            memory=True,
         ),
         Group("rollout-1d", (*sgno_and_torch("rollout", points, 3, settings=small)[:2], solver), 2),
         Group(
@@ -151,11 +158,6 @@ def quick() -> tuple[Group, ...]:
                 Case("our loop", "update", "sgno", fno, points, 4),
                 Case("APEBench's trainer", "update", "trainax", fno, points, 4),
             ),
-            2,
-        ),
-        Group(
-            "coefficients-1d",
-            (Case("coefficients", "coefficients", "sgno", "sgno", points, settings=small),),
             2,
         ),
         Group(

@@ -8,6 +8,7 @@ from sgno.bench.cases import BASELINES, ROLLOUT_STEPS, Case
 from sgno.bench.flops import update_flops
 
 Groups = Mapping[str, Any]
+_COEFFICIENTS = {"coefficients": "", "capped coefficients": ", every cap binding"}
 
 
 class Ratio(NamedTuple):
@@ -27,7 +28,7 @@ def rows(groups: Groups, name: str) -> dict[str, dict[str, Any]]:
 
 def others(measured: Mapping[str, Any]) -> dict[str, Any]:
     """What SGNO is compared with: whatever does the same work."""
-    return {label: record for label, record in measured.items() if label not in ("sgno", "coefficients")}
+    return {label: record for label, record in measured.items() if label not in ("sgno", *_COEFFICIENTS)}
 
 
 def ratio(what: str, numerator: Mapping[str, Any], denominator: Mapping[str, Any]) -> Ratio:
@@ -72,8 +73,9 @@ def coefficient_shares(groups: Groups) -> dict[str, float]:
     found = {}
     for d in (1, 2, 3):
         measured = rows(groups, f"update-{d}d")
-        if {"sgno", "coefficients"} <= measured.keys():
-            found[f"{d}D"] = measured["coefficients"]["seconds"] / measured["sgno"]["seconds"]
+        for label, state in _COEFFICIENTS.items():
+            if {"sgno", label} <= measured.keys():
+                found[f"{d}D{state}"] = measured[label]["seconds"] / measured["sgno"]["seconds"]
     return found
 
 

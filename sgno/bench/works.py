@@ -40,7 +40,7 @@ def load(case: Case) -> Callable[[Tick], None]:
         return _solver(case)
     if case.work == "rollout":
         return _rollout(case)
-    if case.work == "coefficients":
+    if case.work in ("coefficients", "capped coefficients"):
         return _coefficients(case)
     if case.loop == "trainax":
         return _trainax_update(case)
@@ -244,13 +244,18 @@ def _solver(case: Case) -> Callable[[Tick], None]:
 def _coefficients(case: Case) -> Callable[[Tick], None]:
     """What depends on the weights alone (norm caps, generator, budget), and the gradient through it.
 
-    Many in one program, as in training: calling a program with a hundred arrays takes longer than this.
+    Many in one program, as in training: calling a program with a hundred arrays takes longer than this. The
+    norms take longest where mixers exceed their cap, so `capped coefficients` enlarges all of them.
     """
     import equinox as eqx
     import jax
 
     def work(tick: Tick) -> None:
-        weights, rest = eqx.partition(_build(case), eqx.is_inexact_array)
+        step = _build(case)
+        if case.work == "capped coefficients":
+            mixers = lambda s: [part for layer in s.layers for part in (layer.mixer.real, layer.mixer.imag)]
+            step = eqx.tree_at(mixers, step, [100 * part for part in mixers(step)])
+        weights, rest = eqx.partition(step, eqx.is_inexact_array)
 
         def total(weights):
             prepared = eqx.filter(eqx.combine(weights, rest).prepare(), eqx.is_inexact_array)

@@ -5,13 +5,14 @@ the number of times.
 """
 
 import contextlib
+import functools
 import importlib
 import math
 import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -163,32 +164,12 @@ class _Npy:
         self._open.close()
 
 
-class _OneNpy:
-    """A single `.npy` file."""
+class _Packed:
+    """`.npy` files, one an array, that `pack` puts into their place when they are complete."""
 
-    def __init__(self, path: Path, arrays: Mapping[str, Spec]):
-        self._raw, self.names = _Npy(path.parent, arrays), tuple(arrays)
-        self._path, (self._name,) = path, arrays
-
-    def put(self, name: str, start: int, part: np.ndarray) -> None:
-        self._raw.put(name, start, part)
-
-    def shorten(self, times: int) -> None:
-        self._raw.shorten(times)
-
-    def close(self) -> None:
-        self._raw.close()
-        os.replace(self._path.parent / f"{self._name}.npy", self._path)
-
-    def release(self) -> None:
-        self._raw.release()
-
-
-class _Npz:
-    """`.npy` files that are packed, uncompressed, when they are complete."""
-
-    def __init__(self, path: Path, arrays: Mapping[str, Spec]):
+    def __init__(self, path: Path, arrays: Mapping[str, Spec], pack: Callable[[Path, list[Path]], None]):
         self._raw, self._path, self.names = _Npy(path.parent, arrays), path, tuple(arrays)
+        self._pack = pack
 
     def put(self, name: str, start: int, part: np.ndarray) -> None:
         self._raw.put(name, start, part)
@@ -198,14 +179,22 @@ class _Npz:
 
     def close(self) -> None:
         self._raw.close()
-        with zipfile.ZipFile(self._path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for name in self.names:
-                member = self._path.parent / f"{name}.npy"
-                archive.write(member, f"{name}.npy")
-                member.unlink()
+        self._pack(self._path, [self._path.parent / f"{name}.npy" for name in self.names])
 
     def release(self) -> None:
         self._raw.release()
+
+
+def _single(path: Path, members: list[Path]) -> None:
+    (member,) = members
+    os.replace(member, path)
+
+
+def _archive(path: Path, members: list[Path]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for member in members:
+            archive.write(member, member.name)
+            member.unlink()
 
 
 class _Hdf5:
@@ -255,7 +244,13 @@ class _Zarr:
         """No file stays open."""
 
 
-_SINKS: dict[str, Any] = {".npy": _OneNpy, ".npz": _Npz, ".h5": _Hdf5, ".hdf5": _Hdf5, ".zarr": _Zarr}
+_SINKS: dict[str, Callable[[Path, Mapping[str, Spec]], Sink]] = {
+    ".npy": functools.partial(_Packed, pack=_single),
+    ".npz": functools.partial(_Packed, pack=_archive),
+    ".h5": _Hdf5,
+    ".hdf5": _Hdf5,
+    ".zarr": _Zarr,
+}
 
 
 def _place(part: np.ndarray, start: int) -> tuple[slice, ...]:

@@ -29,5 +29,5 @@ class Mixer(eqx.Module):
 
     def capped(self) -> tuple[Float[Array, "out in *modes"], Float[Array, "out in *modes"]]:
         """A(k) / max(1, ||A(k)||_2): spectral norm at most 1 for every value of the weights."""
-        norm = jnp.maximum(1, spectral_norm_bound(self.real, self.imag))
+        norm = jnp.maximum(1, spectral_norm_bound(self.real, self.imag, cap=1.0))
         return self.real / norm, self.imag / norm

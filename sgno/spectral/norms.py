@@ -21,7 +21,10 @@ ROUNDING_MARGIN = 1e-5
 
 
 def spectral_norm_bound(
-    re: Float[Array, "rows cols *batch"], im: Float[Array, "rows cols *batch"] | None = None
+    re: Float[Array, "rows cols *batch"],
+    im: Float[Array, "rows cols *batch"] | None = None,
+    *,
+    cap: float | None = None,
 ) -> Float[Array, "*batch"]:
     """An upper bound of `||A||_2` for matrices stored along the *leading* two axes.
 
@@ -34,6 +37,8 @@ def spectral_norm_bound(
     **Arguments:**
 
     - `re`, `im`: real and imaginary parts; leave `im` out for real matrices.
+    - `cap`: if only `max(cap, bound)` matters, it spares most of the work as long as no norm exceeds `cap`:
+        the squarings end as soon as every bound is below it.
 
     **Returns:**
 
@@ -47,10 +52,10 @@ def spectral_norm_bound(
     scale = jax.lax.stop_gradient(jnp.where(nonzero, scale, 1))
     a = re / scale
     b = None if im is None else im / scale
-    y_re, y_im, log_bound = _top_right_vector(
-        jax.lax.stop_gradient(a), None if b is None else jax.lax.stop_gradient(b)
-    )
-    bound = jnp.where(nonzero, jnp.exp(0.5 * log_bound) * (1 + ROUNDING_MARGIN), 0)
+    # The bound of log ||a + ib||^2 that is low enough; zero matrices are from the start.
+    enough = jnp.where(nonzero, -jnp.inf if cap is None else 2 * jnp.log(cap / _raised(scale)), jnp.inf)
+    y_re, y_im, log_bound = _top_right_vector(jax.lax.stop_gradient(a), jax.lax.stop_gradient(b), enough)
+    bound = jnp.where(nonzero, _raised(jnp.exp(0.5 * log_bound)), 0)
     estimate = _gain(a, b, y_re, y_im)
     # The value of the bound with the gradient of the norm.
     return scale * (bound + estimate - jax.lax.stop_gradient(estimate))
@@ -74,33 +79,53 @@ def _gram(a: Array, b: Array | None) -> tuple[Array, Array | None]:
     return _product(a, a) + _product(b, b), mixed - mixed.swapaxes(0, 1)
 
 
-def _top_right_vector(a: Array, b: Array | None) -> tuple[Array, Array | None, Array]:
+def _raised(bound: Array) -> Array:
+    """The bound with the margin for its rounding."""
+    return bound * (1 + ROUNDING_MARGIN)
+
+
+@jax.custom_batching.custom_vmap
+def _top_right_vector(a: Array, b: Array | None, enough: Array) -> tuple[Array, Array | None, Array]:
     """The dominant right singular vector (unnormalised) and the log of the bound of ||A||^2."""
 
-    def square(p, carry):
+    def more(carry):
+        p, _, _, log_bound = carry
+        return (p < SQUARINGS) & jnp.any(log_bound > enough)
+
+    def square(carry):
         # With G Hermitian, G^2 = G^H G: the same product as the first one, A^H A.
-        g, h, log_bound = carry
+        p, g, h, log_bound = carry
         g, h = _gram(g, h)
         trace = sum((g[i, i] for i in range(1, g.shape[0])), g[0, 0])
         trace = jnp.where(trace > 0, trace, 1)
-        return g / trace, None if h is None else h / trace, log_bound + jnp.log(trace) / 2.0**p
+        log_bound = log_bound + jnp.log(trace) / 2.0**p
+        return p + 1, g / trace, None if h is None else h / trace, log_bound
 
-    carry = (a, b, jnp.zeros(a.shape[2:], a.dtype))
-    # The loop keeps one shape, so a matrix that is not square gets its A^H A outside.
-    start = 0 if a.shape[0] == a.shape[1] else 1
-    if start == 1:
-        carry = square(0, carry)
+    # Before the first product nothing is known. It is outside the loop, which keeps one shape.
+    carry = square((0, a, b, jnp.zeros(a.shape[2:], a.dtype)))
     # A loop, not an unrolled graph: it compiles eight times faster and runs as fast.
-    g, h, log_bound = jax.lax.fori_loop(start, SQUARINGS, square, carry)
+    squarings, g, h, log_bound = jax.lax.while_loop(more, square, carry)
     # tr(G^2) = ||G||_F^2 spares the last product.
     square_of_g = jnp.sum(g * g, axis=(0, 1)) + (0 if h is None else jnp.sum(h * h, axis=(0, 1)))
     square_of_g = jnp.where(square_of_g > 0, square_of_g, 1)
-    log_bound = log_bound + jnp.log(square_of_g) / 2.0**SQUARINGS
+    log_bound = log_bound + jnp.log(square_of_g) / 2.0**squarings
     # Every column of G^q is close to the dominant vector; the one with the largest diagonal is surest.
     pick = jax.nn.one_hot(jnp.argmax(jnp.einsum("ii...->i...", g), axis=0), g.shape[0], axis=0, dtype=g.dtype)
     y_re = jnp.sum(g * pick[None], axis=1)
     y_im = None if h is None else jnp.sum(h * pick[None], axis=1)
     return y_re, y_im, log_bound
+
+
+@_top_right_vector.def_vmap
+def _(axis_size, batched, a, b, enough):
+    """More matrices are a longer batch: one loop for all, where `vmap` would keep one apart for each."""
+
+    def last(x, is_batched):
+        return jnp.moveaxis(x, 0, -1) if is_batched else jnp.broadcast_to(x[..., None], (*x.shape, axis_size))
+
+    moved = jax.tree.map(last, (a, b, enough), tuple(batched))
+    found = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _top_right_vector(*moved))
+    return found, jax.tree.map(lambda _: True, found)
 
 
 def _gain(a: Array, b: Array | None, y_re: Array, y_im: Array | None) -> Array:

@@ -37,9 +37,7 @@ def use_every_core(batch_size: int | None = None) -> None:
 def local_mesh(count: int) -> Mesh | None:
     """All local devices, if there are several and they divide `count`."""
     devices = jax.local_devices()
-    if len(devices) == 1 or count % len(devices):
-        return None
-    return Mesh(np.asarray(devices), (_AXIS,))
+    return None if len(devices) == 1 or count % len(devices) else _mesh()
 
 
 def replicate(tree: PyTree) -> PyTree:
@@ -103,7 +101,8 @@ def _put_all(tree: PyTree, spec: PartitionSpec) -> PyTree:
 
 
 def _put(x: Array, spec: PartitionSpec) -> Array:
-    devices = jax.local_devices()
-    if len(devices) == 1:
-        return x
-    return jax.device_put(x, NamedSharding(Mesh(np.asarray(devices), (_AXIS,)), spec))
+    return x if len(jax.local_devices()) == 1 else jax.device_put(x, NamedSharding(_mesh(), spec))
+
+
+def _mesh() -> Mesh:
+    return Mesh(np.asarray(jax.local_devices()), (_AXIS,))

@@ -1,7 +1,8 @@
 """Products of filtered copies of the state: the form that the nonlinear part of a PDE has."""
 
-import math
 from collections.abc import Sequence
+from functools import reduce
+from operator import mul
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -80,4 +81,5 @@ def products(
     above the cutoff is part of the data.
     """
     fields = [to_points(D_a * v[:, c], points) for D_a, c in zip(D, terms.channels, strict=True)]
-    return [to_modes(math.prod(fields[a] for a in term), len(points)) for term in terms.products]
+    multiplied = [reduce(mul, [fields[a] for a in term]) for term in terms.products]
+    return [to_modes(q, len(points)) for q in multiplied]
