@@ -302,6 +302,7 @@ class Found(NamedTuple):
 FOUND = (
     Found("cached data", 0, 18, "TokenError: a header of numpy that ends early"),
     Found("cached data", 0, 151, "RuntimeWarning: a shape whose size overflows"),
+    Found("HDF5 and zarr", 1, 3160, "ZeroDivisionError: chunks of no length"),
     Found("settings", 0, 0, "TypeError: a task without a scenario"),
     Found("settings", 0, 16, "TypeError: a text for a number"),
     Found("settings", 0, 46, "AttributeError: a text for a table"),

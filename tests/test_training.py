@@ -238,7 +238,8 @@ print(json.dumps({"devices": jax.local_device_count(), "one": one.losses.tolist(
 def test_several_devices_give_the_results_of_one():
     results = {}
     for count in (1, 4):
-        env = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+        flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={count}"
+        env = {**os.environ, "XLA_FLAGS": flags}
         done = subprocess.run(
             [sys.executable, "-c", SHARDED], env=env, capture_output=True, text=True, check=True
         )

@@ -37,8 +37,8 @@ MUTATIONS = (
     Mutation(
         "the mixer's norm is not capped",
         "models/mixer.py",
-        "jnp.maximum(1, spectral_norm_bound(self.real, self.imag, cap=1.0))",
-        "jnp.minimum(1, spectral_norm_bound(self.real, self.imag, cap=1.0))",
+        "jnp.maximum(1, spectral_norm_bound(re, im, cap=1.0))",
+        "jnp.minimum(1, spectral_norm_bound(re, im, cap=1.0))",
         "test_sgno.py::test_constraints_hold_for_every_parameter_value",
     ),
     Mutation(

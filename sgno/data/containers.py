@@ -67,6 +67,10 @@ def _members(zarr: Any, group: Any, prefix: str = ""):
 
 def _checked(path: Path, name: str, array: Any) -> Any:
     chunks = getattr(array, "chunks", None)
+    if chunks and min(chunks) < 1:
+        raise InputError(
+            f"'{name}' in {path} says that its chunks are {chunks}. It is damaged: save it again."
+        )
     if chunks and (size := math.prod(chunks) * array.dtype.itemsize) > _CHUNK_LIMIT:
         raise InputError(
             f"'{name}' in {path} has chunks of {size / 1e9:,.1f} GB, and reading one state means reading one "

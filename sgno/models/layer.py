@@ -52,8 +52,8 @@ class Layer(eqx.Module):
         self.mixer = Mixer(num_spatial_dims, width, num_modes, key=keys[2]) if corrected else None
         self.correction = Correction(width, key=keys[3]) if corrected else None
 
-    def prepare(self) -> "PreparedLayer":
-        """Everything that depends on the weights alone."""
+    def prepare(self, excess: Float[Array, "*modes"] | None = None) -> "PreparedLayer":
+        """Everything that depends on the weights alone; `excess` is that of the mixer, if it is known."""
         carry = gain = None
         if self.generator is not None:
             lam = self.generator()
@@ -65,7 +65,7 @@ class Layer(eqx.Module):
         if gain is None:
             re, im = self.mixer.real, self.mixer.imag
         else:
-            re, im = (gain[:, None] * part for part in self.mixer.capped())
+            re, im = (gain[:, None] * part for part in self.mixer.capped(excess))
         first, second = self.correction.normalised()
         return PreparedLayer(
             # One product serves the two pointwise maps that read v.

@@ -27,7 +27,17 @@ class Mixer(eqx.Module):
         self.real = scale * draw(re_key, shape)
         self.imag = scale * draw(im_key, shape)
 
-    def capped(self) -> tuple[Float[Array, "out in *modes"], Float[Array, "out in *modes"]]:
-        """A(k) / max(1, ||A(k)||_2): spectral norm at most 1 for every value of the weights."""
-        norm = jnp.maximum(1, spectral_norm_bound(self.real, self.imag, cap=1.0))
-        return self.real / norm, self.imag / norm
+    def capped(
+        self, excess: Float[Array, "*modes"] | None = None
+    ) -> tuple[Float[Array, "out in *modes"], Float[Array, "out in *modes"]]:
+        """A(k) / max(1, ||A(k)||_2): spectral norm at most 1 for every value of the weights.
+
+        `excess` is the divisor where it is known already (`excesses`).
+        """
+        excess = excesses(self.real, self.imag) if excess is None else excess
+        return self.real / excess, self.imag / excess
+
+
+def excesses(re: Float[Array, "out in *many"], im: Float[Array, "out in *many"]) -> Float[Array, "*many"]:
+    """max(1, ||A||_2) of each of many matrices."""
+    return jnp.maximum(1, spectral_norm_bound(re, im, cap=1.0))

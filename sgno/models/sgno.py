@@ -13,6 +13,7 @@ from sgno.models.config import ModelConfig
 from sgno.models.coordinates import CoordinateKind, coordinate_channels, coordinates
 from sgno.models.generator import GeneratorKind
 from sgno.models.layer import CorrectionKind, Layer, PreparedLayer, UpdateKind
+from sgno.models.mixer import excesses
 from sgno.models.pointwise import Affine, Projection, affine, gelu
 from sgno.models.step import AbstractStep, Grid, cached_states
 from sgno.spectral import check_enough_points
@@ -132,7 +133,11 @@ class SGNO(AbstractStep):
     def prepare(self) -> "PreparedSGNO":
         # All layers at once: the squarings behind the norms then vectorise over layers too.
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *self.layers)
-        prepared = jax.vmap(lambda layer: layer.prepare())(stacked)
+        excess = None
+        if stacked.budget is not None:
+            # Not under `vmap`, where both sides of a choice are always computed.
+            excess = excesses(*(jnp.moveaxis(x, 0, 2) for x in (stacked.mixer.real, stacked.mixer.imag)))
+        prepared = jax.vmap(lambda layer, excess: layer.prepare(excess))(stacked, excess)
         return PreparedSGNO(
             self.lift,
             _unstacked(prepared, len(self.layers)),

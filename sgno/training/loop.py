@@ -17,7 +17,7 @@ from sgno.training.batches import take_windows
 from sgno.training.chunks import mean_over_chunks
 from sgno.training.config import TrainConfig
 from sgno.training.feed import Resident, Streamed, feed
-from sgno.training.sharding import mean_over_devices, replicate, shard_batch, shard_seeds
+from sgno.training.sharding import mean_over_devices, replicate, seeds_apart, shard_batch, shard_seeds
 from sgno.training.state import TrainState
 
 # The most updates in one dispatch, and how long one should take: progress and Ctrl-C wait for it.
@@ -256,13 +256,19 @@ def _make_dispatch(config: TrainConfig, scale: float, mapped: bool):
 
     @eqx.filter_jit
     def dispatch(state, frozen, data, order, count):
-        def body(i, carry):
-            state, recorded = carry
-            state, value = update(state, frozen, data, order[i])
-            return state, recorded.at[i].set(value)
+        arrays, rest = eqx.partition(frozen, eqx.is_array)
 
-        recorded = jnp.zeros(order.shape[:-1], data.dtype)
-        return jax.lax.fori_loop(0, count, body, (state, recorded))
+        def updates(state, arrays, data, order, count):
+            def body(i, carry):
+                state, recorded = carry
+                state, value = update(state, eqx.combine(arrays, rest), data, order[i])
+                return state, recorded.at[i].set(value)
+
+            recorded = jnp.zeros(order.shape[:-1], data.dtype)
+            return jax.lax.fori_loop(0, count, body, (state, recorded))
+
+        many = seeds_apart(updates, order.shape[1]) if mapped else updates
+        return many(state, arrays, data, order, count)
 
     # An array, so that a new count is new data and not a new program.
     return lambda state, frozen, data, order, count: dispatch(state, frozen, data, order, jnp.asarray(count))

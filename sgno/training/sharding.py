@@ -62,6 +62,25 @@ def shard_batch(order: Array, mapped: bool) -> Array:
     return _put(order, PartitionSpec())
 
 
+def seeds_apart(updates: Callable[..., PyTree], num_seeds: int) -> Callable[..., PyTree]:
+    """`updates(state, arrays, data, order, count)` of seeds that never meet: each device has its own.
+
+    State and arrays lead with the seeds, the order of the windows has them second.
+    """
+    mesh = local_mesh(num_seeds)
+    if mesh is None:
+        return updates
+    own, second, shared = PartitionSpec(_AXIS), PartitionSpec(None, _AXIS), PartitionSpec()
+    # Left to the compiler, devices meet inside an update, where they may wait for each other for ever.
+    return jax.shard_map(
+        updates,
+        mesh=mesh,
+        in_specs=(own, own, shared, second, shared),
+        out_specs=(own, second),
+        check_vma=False,
+    )
+
+
 def mean_over_devices(
     loss: Callable[[PyTree, Array], Array], weights: PyTree, states: Float[Array, "times batch *state"]
 ) -> Float[Array, ""]:
