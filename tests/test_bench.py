@@ -147,5 +147,6 @@ def test_figures_and_summary_of_a_partial_run(tmp_path):
 
 def test_selecting_by_the_beginning_of_a_name():
     assert [group.name for group in select(quick(), ["update"])] == ["update-1d", "update-1d-fno"]
+    assert [group.name for group in select(quick(), ["update-1d"])] == ["update-1d"]
     with pytest.raises(InputError, match="rollout-1d"):
         select(quick(), ["rolout-1d"])

@@ -30,7 +30,7 @@ def run_benchmark(
 
     - `out`: the folder of the results. A run that was interrupted goes on there.
     - `small`: a smoke run of a minute instead of the paper's sizes.
-    - `only`: names of groups, or the beginnings of names (`update`, `rollout-3d`, ...); all if empty.
+    - `only`: names of groups (`rollout-3d`), or the beginnings of names (`update`); all if empty.
     - `again`: measure even what is already there.
     - `say`: hears what is going on.
 
@@ -74,11 +74,15 @@ def _torch_version() -> dict[str, str]:
 
 
 def select(groups: Sequence[Group], only: Sequence[str]) -> list[Group]:
-    """The groups whose names begin with one of `only`.
+    """The groups called as one of `only`, or whose names begin so where none is called so.
 
     **Raises:** `InputError` if one of them names no group.
     """
+    names = [group.name for group in groups]
+    chosen: set[str] = set()
     for name in only:
-        if not any(group.name.startswith(name) for group in groups):
-            raise unknown_name("group", name, [group.name for group in groups])
-    return [group for group in groups if not only or any(group.name.startswith(name) for name in only)]
+        found = [name] if name in names else [known for known in names if known.startswith(name)]
+        if not found:
+            raise unknown_name("group", name, names)
+        chosen.update(found)
+    return [group for group in groups if not only or group.name in chosen]
