@@ -97,12 +97,12 @@ def _top_right_vector(a: Array, b: Array | None, enough: Array) -> tuple[Array, 
 
 
 def _in_blocks(x: Array, num_batch_axes: int) -> Array:
-    """`(..., *batch)` as `(blocks, ..., lanes)`, filled up with ones: a block of matrices stays in the first
+    """`(..., *batch)` as `(blocks, ..., lanes)`, filled up with zeros: a block of matrices stays in the first
     cache while it is squared, and its lanes fill the registers."""
     leading = x.shape[: x.ndim - num_batch_axes]
     x = x.reshape(*leading, -1)
     blocks = -(-x.shape[-1] // _LANES)
-    x = jnp.pad(x, [(0, 0)] * len(leading) + [(0, blocks * _LANES - x.shape[-1])], constant_values=1)
+    x = jnp.pad(x, [(0, 0)] * len(leading) + [(0, blocks * _LANES - x.shape[-1])])
     return jnp.moveaxis(x.reshape(*leading, blocks, _LANES), -2, 0)
 
 

@@ -8,6 +8,7 @@ otherwise with a checkpoint.
 """
 
 import _thread
+import contextlib
 import json
 import os
 import queue
@@ -15,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 # How long a checkpoint may take after the input has ended.
 _GRACE_SECONDS = 30.0
@@ -25,6 +27,7 @@ def main() -> None:
     if core >= 0 and hasattr(os, "sched_setaffinity"):
         # Before jax is imported: XLA counts the cores it may use when it starts.
         os.sched_setaffinity(0, {core})
+    _keep_priority()
     # A shell's background job inherits an ignored SIGINT, by which the listener interrupts a run.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Libraries may print; only messages may reach the pipe.
@@ -37,6 +40,13 @@ def main() -> None:
     except KeyboardInterrupt:
         # Exit without waiting for threads: the checkpoint is written.
         os._exit(130)
+
+
+def _keep_priority() -> None:
+    """Let `nice sgno reproduce` mean its workers too: each is a session of its own, and Linux weighs sessions
+    by a value that `nice` does not set."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(os.nice(0)))
 
 
 def _listen(calls: "queue.SimpleQueue[dict | None]") -> None:
