@@ -157,6 +157,8 @@ def run_study(
                 lose(job, event.content)
             else:
                 settle(job, event.content)
+    # A worker that outlived its killed study may have died since, in the middle of a file.
+    store.sweep()
     finished = tuple(job.id for job in jobs if store.is_finished(job.id))
     return Outcome(finished, tuple(failed))
 
