@@ -117,6 +117,8 @@ def test_interrupted_runs_go_on_bit_for_bit(place):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell's background job ignores SIGINT, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     # Once it has measured something it is in the middle of its updates.
     end = time.monotonic() + 100

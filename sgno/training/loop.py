@@ -125,8 +125,10 @@ def train_seeds(
     with feed(trajectories, config, keys) as data:
         run = _run(stacked, rest, data, config, None, on_progress, mapped=True)
     results = []
+    # On one device first: a seed taken out of an array that is spread over several would make them all meet.
+    together = jax.device_put(run.state, jax.local_devices()[0])
     for i, rest in enumerate(frozen):
-        state = jax.tree.map(lambda leaf, i=i: leaf[i], run.state)
+        state = jax.tree.map(lambda leaf, i=i: leaf[i], together)
         results.append(run.result(eqx.combine(state.params, rest), state, run.losses[i]))
     return results
 
@@ -159,10 +161,10 @@ def _run(
     dispatch = _make_dispatch(config, loss_scale(first.data, config), mapped)
     seeds = first.order.shape[1]
     del first
+    done = int(jnp.max(state.update))
     # Where the first dispatch leaves its result, or the second would have to be compiled again.
     state, frozen = (shard_seeds(tree, seeds) if mapped else replicate(tree) for tree in (state, frozen))
 
-    done = int(jnp.max(state.update))
     history = np.full((config.updates, *((seeds,) if mapped else ())), np.nan)
     if losses is not None:
         history[:done] = losses[:done]
@@ -176,7 +178,7 @@ def _run(
         order = np.zeros((_MAX_CHUNK, *rows.shape[1:]), np.int32)
         order[:count] = rows[:count]
         state, recorded = dispatch(state, frozen, data, shard_batch(jnp.asarray(order), mapped), count)
-        recorded = np.asarray(recorded[:count], np.float64)
+        recorded = np.asarray(recorded, np.float64)[:count]
         elapsed = time.perf_counter() - start
         # The first dispatch compiles, so it says nothing of speed.
         if chunk > 1:
