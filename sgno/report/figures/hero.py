@@ -68,7 +68,7 @@ def _draw(row: Row, rival: str, truth: Frames, predictions: list[Frames]) -> Fig
     axes.set_xlabel("rollout step")
     axes.set_ylabel("mean nRMSE")
     axes.set_title("Error growth, all test trajectories")
-    axes.legend(fontsize=7, ncols=2, loc="lower right")
+    axes.legend(fontsize=7, ncols=3, loc="best", columnspacing=1.0, handlelength=1.8)
     figure.suptitle(figure_text(f"Closed-loop rollout, {row.title}", 100), fontsize=10, x=0.01, ha="left")
     return figure
 
