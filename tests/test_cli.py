@@ -111,14 +111,14 @@ def test_interrupted_runs_go_on_bit_for_bit(place):
     command = ["run", "adv1d", "--points", "64", "--updates", "2000", "--train-samples", "3"]
     command += ["--test-samples", "2", "--test-steps", "5", "--set", "num_blocks=1", "--json"]
     whole = json.loads(sgno(*command, "--out", "whole", cwd=place).stdout)
+    # A shell's background job ignores SIGINT, and so would its children.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     process = subprocess.Popen(
-        [sys.executable, "-m", "sgno", *command, "--out", "broken"],
+        [sys.executable, "-c", heeding + "from sgno.cli import main; main()", *command, "--out", "broken"],
         cwd=place,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background job ignores SIGINT, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     # Once it has measured something it is in the middle of its updates.
     end = time.monotonic() + 100
