@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import erf, expit
 
 from sgno.models.count import count_parameters
+from sgno.models.layer import prepare_layers
 from sgno.models.registry import get_model
 from sgno.models.sgno import SGNO, SGNOConfig
 from sgno.models.step import Grid
@@ -108,7 +109,7 @@ def test_constraints_hold_for_every_parameter_value(dim, seed, exponent):
 @jax.jit
 def gradient_of_coefficients(layer):
     def total(layer):
-        return sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(layer.prepare()))
+        return sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(prepare_layers([layer])))
 
     return jax.grad(total)(layer)
 
@@ -236,7 +237,7 @@ def test_ablations_remove_what_they_say():
     from sgno.spectral import from_modes
 
     v = from_modes(jax.random.normal(KEY, (4, 2, 3, 2)), (12,))
-    np.testing.assert_allclose(silent.prepare()(v, 4), silent.local(v) + v, atol=1e-5)
+    np.testing.assert_allclose(prepare_layers([silent])[0](v, 4), silent.local(v) + v, atol=1e-5)
 
 
 def test_the_same_weights_run_on_a_finer_grid():

@@ -163,6 +163,7 @@ def test_a_cap_spares_work_and_changes_nothing_above_it(size):
     assert (np.asarray(capped(1.0)(re, im)) >= np.maximum(1, exact)).all()
     # Where nothing comes near the cap, the bound is the loose one of the first product: others were spared.
     loose, tight = (np.asarray(bound(cap)(re[0], im[0])) for cap in (1.0, None))
-    assert (loose > 1.01 * tight).all() if size < 0.1 else (loose == tight).all()
+    spared = loose > 1.01 * tight
+    assert spared.all() if size < 0.1 else not spared[tight > 1].any()
     slope = lambda cap: jax.grad(lambda re: capped(cap)(re, im).sum())(re)
     np.testing.assert_allclose(slope(1.0), slope(None), atol=1e-4)

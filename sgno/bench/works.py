@@ -30,7 +30,7 @@ def load(case: Case) -> Callable[[Tick], None]:
     """
     if case.loop == "torch":
         return _torch(case)
-    if case.loop == "sgno" and case.work in ("update", "rollout"):
+    if case.loop == "sgno" and case.work != "matmul":
         from sgno.training.sharding import use_every_core
 
         use_every_core(case.batch)
@@ -250,12 +250,15 @@ def _coefficients(case: Case) -> Callable[[Tick], None]:
     import equinox as eqx
     import jax
 
+    from sgno.training.sharding import replicate
+
     def work(tick: Tick) -> None:
         step = _build(case)
         if case.work == "capped coefficients":
             mixers = lambda s: [part for layer in s.layers for part in (layer.mixer.real, layer.mixer.imag)]
             step = eqx.tree_at(mixers, step, [100 * part for part in mixers(step)])
-        weights, rest = eqx.partition(step, eqx.is_inexact_array)
+        # Where training has them: on every device.
+        weights, rest = eqx.partition(replicate(step), eqx.is_inexact_array)
 
         def total(weights):
             prepared = eqx.filter(eqx.combine(weights, rest).prepare(), eqx.is_inexact_array)

@@ -20,20 +20,23 @@ class Correction(eqx.Module):
         self.first = Affine(width, 2 * width, key=first_key)
         self.second = Affine(2 * width, width, key=second_key)
 
-    def normalised(self) -> tuple[Float[Array, "hidden in"], Float[Array, "out hidden"]]:
-        """The two matrices, each divided by its spectral norm."""
+    def normalised(self) -> tuple[Float[Array, "*layers hidden in"], Float[Array, "*layers out hidden"]]:
+        """The two matrices, each divided by its spectral norm; those of many layers if these are stacked."""
         first, second = _scaled(self.first.weight), _scaled(self.second.weight)
-        # Both at once: they have one shape, and squaring two takes no longer than squaring one.
-        norms = spectral_norm_bound(jnp.stack([first, second.T], axis=-1))
-        return _divided(first, norms[0]), _divided(second, norms[1])
+        # All at once: they have one shape, and squaring many takes no longer than squaring one.
+        matrices = jnp.moveaxis(jnp.stack([first, second.mT], axis=-1), (-3, -2), (0, 1))
+        norms = spectral_norm_bound(matrices)
+        return _divided(first, norms[..., 0]), _divided(second, norms[..., 1])
 
 
-def _scaled(weight: Float[Array, "out in"]) -> Float[Array, "out in"]:
+def _scaled(weight: Float[Array, "*layers out in"]) -> Float[Array, "*layers out in"]:
     """Times a power of two, so exactly: the gradient of the quotient then has no 1/norm² to overflow."""
-    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(weight)))
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(weight), axis=(-2, -1), keepdims=True))
     return weight / jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
 
 
-def _divided(weight: Float[Array, "out in"], norm: Float[Array, ""]) -> Float[Array, "out in"]:
+def _divided(
+    weight: Float[Array, "*layers out in"], norm: Float[Array, "*layers"]
+) -> Float[Array, "*layers out in"]:
     # A zero matrix stays zero, with a zero gradient instead of 0/0.
-    return weight / jnp.where(norm > 0, norm, jax.lax.stop_gradient(jnp.ones_like(norm)))
+    return weight / jnp.where(norm > 0, norm, jax.lax.stop_gradient(jnp.ones_like(norm)))[..., None, None]

@@ -1,6 +1,7 @@
 """One SGNO layer: local path plus spectral generator branch."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.models.correction import Correction
 from sgno.models.generator import Budget, Generator, GeneratorKind
-from sgno.models.mixer import Mixer
+from sgno.models.mixer import Mixer, excesses
 from sgno.models.pointwise import Affine, affine, gelu
 from sgno.spectral import from_modes, phi1, to_modes
 
@@ -52,8 +53,8 @@ class Layer(eqx.Module):
         self.mixer = Mixer(num_spatial_dims, width, num_modes, key=keys[2]) if corrected else None
         self.correction = Correction(width, key=keys[3]) if corrected else None
 
-    def prepare(self, excess: Float[Array, "*modes"] | None = None) -> "PreparedLayer":
-        """Everything that depends on the weights alone; `excess` is that of the mixer, if it is known."""
+    def prepare(self, norms: "Norms") -> "PreparedLayer":
+        """Everything that depends on the weights alone, given its norms; see `prepare_layers`."""
         carry = gain = None
         if self.generator is not None:
             lam = self.generator()
@@ -65,8 +66,9 @@ class Layer(eqx.Module):
         if gain is None:
             re, im = self.mixer.real, self.mixer.imag
         else:
-            re, im = (gain[:, None] * part for part in self.mixer.capped(excess))
-        first, second = self.correction.normalised()
+            re, im = (gain[:, None] * part for part in self.mixer.capped(norms.excess))
+        assert norms.matrices is not None
+        first, second = norms.matrices
         return PreparedLayer(
             # One product serves the two pointwise maps that read v.
             jnp.concatenate([self.local.weight, first]),
@@ -77,6 +79,37 @@ class Layer(eqx.Module):
             # A complex product is a real one of twice the size, and one product per mode is faster than four.
             _modes_first(jnp.concatenate([_beside(re, -im), _beside(im, re)]), 2),
         )
+
+
+class Norms(NamedTuple):
+    """What takes spectral norms: the divisors of a mixer, the normalised matrices of a correction."""
+
+    excess: Float[Array, "*layers_and_modes"] | None
+    matrices: tuple[Float[Array, "*layers hidden in"], Float[Array, "*layers out hidden"]] | None
+
+
+def prepare_layers(layers: Sequence[Layer]) -> tuple["PreparedLayer", ...]:
+    """Layers of one shape with their coefficients computed, all at once: their arithmetic vectorises."""
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
+    # Norms not under `vmap`, which computes both sides of the choice whether there is anything to square.
+    prepared = jax.vmap(lambda layer, norms: layer.prepare(norms))(stacked, _norms(stacked))
+    leaves, structure = jax.tree.flatten(prepared)
+    # Split at once, so that the gradient is one concatenation, not a sum of pads.
+    parts = [jax.lax.split(leaf, (1,) * len(layers)) for leaf in leaves]
+    return tuple(
+        jax.tree.unflatten(structure, [leaf.squeeze(0) for leaf in layer])
+        for layer in zip(*parts, strict=True)
+    )
+
+
+def _norms(stacked: Layer) -> Norms:
+    """The norms of layers stacked along a leading axis."""
+    mixer, correction = stacked.mixer, stacked.correction
+    if mixer is None or correction is None:
+        return Norms(None, None)
+    capped = stacked.budget is not None
+    excess = excesses(*(jnp.moveaxis(x, 0, 2) for x in (mixer.real, mixer.imag))) if capped else None
+    return Norms(excess, correction.normalised())
 
 
 def _modes_first(x: Float[Array, "..."] | None, num_channel_axes: int) -> Float[Array, "..."] | None:

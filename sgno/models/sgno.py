@@ -5,15 +5,13 @@ from typing import ClassVar, get_args
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.errors import InputError
 from sgno.models.config import ModelConfig
 from sgno.models.coordinates import CoordinateKind, coordinate_channels, coordinates
 from sgno.models.generator import GeneratorKind
-from sgno.models.layer import CorrectionKind, Layer, PreparedLayer, UpdateKind
-from sgno.models.mixer import excesses
+from sgno.models.layer import CorrectionKind, Layer, PreparedLayer, UpdateKind, prepare_layers
 from sgno.models.pointwise import Affine, Projection, affine, gelu
 from sgno.models.step import AbstractStep, Grid, cached_states
 from sgno.spectral import check_enough_points
@@ -131,16 +129,9 @@ class SGNO(AbstractStep):
     # Compiled as one program also where nobody compiles around it: op by op it takes seconds to start.
     @eqx.filter_jit
     def prepare(self) -> "PreparedSGNO":
-        # All layers at once: the squarings behind the norms then vectorise over layers too.
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *self.layers)
-        excess = None
-        if stacked.budget is not None:
-            # Not under `vmap`, where both sides of a choice are always computed.
-            excess = excesses(*(jnp.moveaxis(x, 0, 2) for x in (stacked.mixer.real, stacked.mixer.imag)))
-        prepared = jax.vmap(lambda layer, excess: layer.prepare(excess))(stacked, excess)
         return PreparedSGNO(
             self.lift,
-            _unstacked(prepared, len(self.layers)),
+            prepare_layers(self.layers),
             self.head,
             self.num_channels,
             self.num_modes,
@@ -152,16 +143,6 @@ class SGNO(AbstractStep):
 
     def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
         return self.prepare().batch(u)
-
-
-def _unstacked(prepared: PreparedLayer, num_layers: int) -> tuple[PreparedLayer, ...]:
-    """The layers of a stack. Split at once, so that the gradient is one concatenation, not a sum of pads."""
-    leaves, structure = jax.tree.flatten(prepared)
-    parts = [jax.lax.split(leaf, (1,) * num_layers) for leaf in leaves]
-    return tuple(
-        jax.tree.unflatten(structure, [leaf.squeeze(0) for leaf in layer])
-        for layer in zip(*parts, strict=True)
-    )
 
 
 class PreparedSGNO(AbstractStep):
