@@ -79,7 +79,7 @@ _ONE_DIMENSION = tuple(name for name, task in TASKS.items() if task.num_spatial_
 _BEYOND = (
     Entry(tuple(TASKS), ("sgno-x", _BEST_RECIPE, "linear")),
     Entry(_ONE_DIMENSION, SGNO_X_ABLATIONS, seeds=3),
-    Entry(("kolm2d",), SGNO_X_ABLATIONS, seeds=1, train={"updates": 2_000}),
+    Entry(("kolm2d",), ("sgno-x", *SGNO_X_ABLATIONS), seeds=1, train={"updates": 2_000}),
     Entry(BEYOND_TASKS[:2], ("sgno-x", "fno", "unet", "linear"), seeds=3),
     Entry(BEYOND_TASKS[2:], ("sgno-x", "fno", "unet", "linear"), seeds=1, train={"updates": 2_000}),
 )
