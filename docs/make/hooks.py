@@ -1,4 +1,4 @@
-"""What mkdocs runs while it builds the site: equations, the pages of the tasks, the commands, the API."""
+"""What mkdocs runs while it builds the site: equations, pages of results, of the commands, of the API."""
 
 import sys
 from pathlib import Path
@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import api_page
 import command_page
 import equations
+import sgno_x_page
 import speed_page
 import task_pages
 
@@ -30,6 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {
         **task_pages.pages(root / "results" / "desk"),
         **speed_page.pages(root / "results" / "bench"),
+        **sgno_x_page.pages(root / "results" / "desk"),
         "commands.md": command_page.page(),
         "api.md": api_page.page(),
     }

@@ -53,14 +53,11 @@ def _sections(content: dict[str, Any]) -> list[str]:
         "Our loop gives each core a part of the batch, the trainer leaves the cores to XLA; "
         "how much of the difference that makes was not measured.\n",
         _table(("", "Times longer", "Range"), [_ratio(r) for r in baselines]),
-        "## What an update consists of\n",
-        _table(
-            ("", "Norm caps, generator, budget", "Of the matrix-product rate"),
-            [
-                (what, f"{value:.1%}", f"{summary['share_of_matmul_rate'][what]:.1%}")
-                for what, value in summary["coefficients_share_of_update"].items()
-            ],
-        ),
+        "## What an update consists of\n\nNorm caps, generator and budget with their gradient, as training "
+        "starts and where every mixer exceeds its cap; and the share of the machine's matrix-product rate "
+        "that the whole update reaches.\n",
+        _table(("", "Of an update"), _shares(summary["coefficients_share_of_update"])),
+        _table(("", "Of the matrix-product rate"), _shares(summary["share_of_matmul_rate"])),
         "## Growth with the grid\n\nThe most by which time outgrew N log N between two grids; "
         "at most 1 is within.\n",
         _table(("", "Factor"), [(d, _factor(value)) for d, value in summary["growth_over_n_log_n"].items()]),
@@ -71,6 +68,10 @@ def _sections(content: dict[str, Any]) -> list[str]:
 
 def _ratio(r: dict[str, Any]) -> tuple[str, str, str]:
     return r["what"], f"**{r['value']:.2f}**", f"{r['low']:.2f} to {r['high']:.2f}"
+
+
+def _shares(shares: dict[str, float]) -> list[tuple[str, str]]:
+    return [(what, f"{value:.1%}") for what, value in shares.items()]
 
 
 def _factor(value: float | None) -> str:

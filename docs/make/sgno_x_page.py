@@ -1,0 +1,79 @@
+"""The page of what SGNO-X scored: tables of the report, from the store of what was really run."""
+
+import dataclasses
+from pathlib import Path
+
+from sgno.report.figures.frontier import frontier_figure
+from sgno.report.figures.style import encode
+from sgno.report.groups import Comparison, compare
+from sgno.report.runs import read_store
+from sgno.report.tables.frontier import frontier_table
+from sgno.report.tables.main import main_table
+from sgno.report.tables.sgno_x import sgno_x_ablation_table, sgno_x_table
+from sgno.report.tables.table import Table
+from sgno.report.tables.transfer import transfer_table
+from sgno.report.text import markdown
+from sgno.tasks.catalogue import TASKS
+
+# Wide tables need the room of the table of contents.
+_HEAD = """---
+hide: [toc]
+---
+<!-- Made while the site is built, by docs/make/sgno_x_page.py. -->
+
+# SGNO-X, measured
+
+From `results/desk`, made by the commands below; a cell that is missing was not run. What the form assumes,
+and why this is no comparison of equal prior knowledge, is on the page of [SGNO-X](sgno-x.md).
+
+```sh
+sgno reproduce --preset beyond --out results/desk
+sgno frontier --out results/desk
+```
+"""
+_FURTHER = (
+    "Scenarios beyond the ten, with a shock, a front, two coupled channels, a cubic term, and both. They "
+    "were named while SGNO-X was developed and none was left out. Median GMean100 over seeds, every model by the "
+    "budget of its row; 1D by the full protocol, 2D at 64² with 2,000 updates."
+)
+_PICTURE = "sgno-x-frontier.png"
+
+
+def pages(root: Path) -> dict[str, str | bytes]:
+    """The page and its figure, by their paths in the site."""
+    contents = read_store(root)
+    comparison, frontier = compare(contents.runs), contents.frontier
+    made: dict[str, str | bytes] = {}
+    text = [_HEAD, markdown(_tables(comparison))]
+    if frontier is not None:
+        made[_PICTURE] = encode(frontier_figure(frontier), "png")
+        text += [markdown([frontier_table(frontier)]), f"\n![Error against time of a step]({_PICTURE})\n"]
+    return {"sgno-x-results.md": "\n".join(text), **made}
+
+
+def _tables(comparison: Comparison) -> list[Table]:
+    tables = [
+        sgno_x_table(comparison),
+        sgno_x_ablation_table(comparison),
+        _further(comparison),
+        transfer_table(comparison),
+    ]
+    return [table for table in tables if table is not None]
+
+
+def _further(comparison: Comparison) -> Table | None:
+    """The main table's rows of scenarios that are not among the ten, with the models that were run there."""
+    rows = tuple(row for row in comparison.rows if row.name not in TASKS)
+    if not rows:
+        return None
+    table = main_table(Comparison(rows, ()))
+    named = len(table.rows) - len(rows)
+    body = table.rows[named:]
+    shown = [i for i in range(len(table.columns)) if any(row[i].value is not None for row in body) or i == 0]
+    return dataclasses.replace(
+        table,
+        title="Further scenarios",
+        caption=_FURTHER,
+        columns=tuple(table.columns[i] for i in shown),
+        rows=tuple(tuple(row[i] for i in shown) for row in body),
+    )
