@@ -33,8 +33,8 @@ sgno frontier --out results/desk
 """
 _FURTHER = (
     "Scenarios beyond the ten, with a shock, a front, two coupled channels, a cubic term, and both. They "
-    "were named while SGNO-X was developed and none was left out. Median GMean100 over seeds, every model by the "
-    "budget of its row; 1D by the full protocol, 2D at 64² with 2,000 updates."
+    "were named while SGNO-X was developed, and none was left out. Median GMean100 over seeds, every model "
+    "by the budget of its row: in 1D the full protocol, in 2D 64² and 2,000 updates."
 )
 _PICTURE = "sgno-x-frontier.png"
 
