@@ -8,6 +8,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -100,11 +101,13 @@ def run_job(
     data: Trajectories | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    claimed: bool = False,
 ) -> dict[str, Any]:
     """Run a job to its end, or answer from the store if it is finished.
 
     An interrupted job leaves a checkpoint from which the next call goes on, bit for bit. A job that another
-    process is running is waited for. `data` are the trajectories of its task, if they are at hand.
+    process is running is waited for, unless the caller holds its claim (`claimed`). `data` are the
+    trajectories of its task, if they are at hand.
 
     **Returns:**
 
@@ -112,33 +115,23 @@ def run_job(
     """
     if store.is_finished(job.id):
         return store.record(job.id)
+    with nullcontext() if claimed else _claim(job, store):
+        folder = store.job(job.id)
+        if folder.is_dir():
+            if store.is_finished(job.id):
+                return store.record(job.id)
+            # A run that somebody took apart would be in the way of the new one.
+            shutil.rmtree(folder, ignore_errors=True)
+        with jax.enable_x64(job.train.precision == "float64"):
+            return _run(job, store, cache, data, on_progress, checkpoint_seconds)
+
+
+def _claim(job: Job, store: Store) -> AbstractContextManager[bool]:
+    """The claim of a job, waiting for whoever has it."""
     store.create().sweep()
     who = f"{job.task.name} {job.model_name} seed {job.seed}"
     waits = lambda owner: _log.warning("%s is being run by %s: waiting for its end.", who, owner)
-    with store.claim(job.id, on_wait=waits):
-        return run_claimed(
-            job, store, cache=cache, data=data, on_progress=on_progress, checkpoint_seconds=checkpoint_seconds
-        )
-
-
-def run_claimed(
-    job: Job,
-    store: Store,
-    *,
-    cache: Path | None = None,
-    data: Trajectories | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-) -> dict[str, Any]:
-    """`run_job` for a caller that holds the job's claim."""
-    folder = store.job(job.id)
-    if folder.is_dir():
-        if store.is_finished(job.id):
-            return store.record(job.id)
-        # A run that somebody took apart would be in the way of the new one.
-        shutil.rmtree(folder, ignore_errors=True)
-    with jax.enable_x64(job.train.precision == "float64"):
-        return _run(job, store, cache, data, on_progress, checkpoint_seconds)
+    return store.claim(job.id, on_wait=waits)
 
 
 def _run(

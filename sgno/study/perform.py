@@ -9,7 +9,7 @@ from typing import Any
 from sgno.errors import StorageError, memory_message
 from sgno.study.compilation import use_compilation_cache
 from sgno.study.estimate import measure
-from sgno.study.job import Job, run_claimed
+from sgno.study.job import Job, run_job
 from sgno.study.store import Store
 from sgno.training.loop import Progress
 
@@ -52,8 +52,13 @@ def _run(job: Job, store: Store, cache: Path, checkpoint_seconds: float, tell: T
         tell("progress", content)
 
     try:
-        record = run_claimed(
-            job, store, cache=cache, on_progress=on_progress, checkpoint_seconds=checkpoint_seconds
+        record = run_job(
+            job,
+            store,
+            cache=cache,
+            on_progress=on_progress,
+            checkpoint_seconds=checkpoint_seconds,
+            claimed=True,
         )
     except StorageError:
         raise
