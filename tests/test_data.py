@@ -115,7 +115,9 @@ def test_any_apebench_scenario_by_name(tmp_path):
         ("apebench:diff_adv;gama=1", "Unknown setting of APEBench scenario diff_adv 'gama'"),
         ("apebench:diff_adv;num_points", "is not key=value"),
         ("apebench:diff_adv;num_points=-1", "num_points=-1 must be at least 1"),
-        ("apebench:diff_adv;num_points=__import__('os')", "wrong type|must be"),
+        ("apebench:diff_adv;num_points=__import__('os')", "takes a whole number"),
+        ("apebench:diff_adv;num_points=32;num_points=64", "sets num_points twice"),
+        ("apebench:diff_adv;num_spatial_dims=1,apebench:diff_fisher", "takes a whole number"),
     ],
 )
 def test_unknown_names_list_the_known_ones(name, message):

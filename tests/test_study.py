@@ -385,6 +385,24 @@ def test_a_killed_study_goes_on_to_the_same_results(tmp_path, cache):
     check(killed, store, whole, {tiny_job(seed, updates).id for seed in range(seeds)})
 
 
+def test_names_are_separated_by_commas_outside_brackets(tmp_path):
+    scenarios = ["apebench:phy_diag_diff;diffusion_coef_vector=(0.001, 0.002)", "apebench:diff_burgers"]
+    command = [
+        sys.executable,
+        "-m",
+        "sgno",
+        "reproduce",
+        "--dry-run",
+        "--json",
+        "--out",
+        str(tmp_path / "none"),
+    ]
+    command += ["--tasks", ",".join([*(f"{s};num_spatial_dims=2" for s in scenarios), "ks1d"])]
+    command += ["--models", "linear,Conv;4;1;relu"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout.splitlines()[-1])["jobs"] == 6
+
+
 @pytest.mark.slow
 def test_reproduce_runs_reports_and_has_nothing_left_the_second_time(tmp_path, cache):
     out = tmp_path / "results"

@@ -1,6 +1,7 @@
 """`sgno reproduce`"""
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,9 @@ import typer
 from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
+
+# Not followed by a closing bracket before an opening one.
+_OUTER_COMMA = re.compile(r",(?![^(\[]*[)\]])")
 
 
 def reproduce(
@@ -89,15 +93,10 @@ def reproduce(
 
 
 def _names(given: list[str] | None) -> list[str] | None:
-    """Names given repeatedly or with commas. Strings of APEBench have semicolons, and commas of their own."""
+    """Names given repeatedly or with commas. A comma within brackets belongs to a setting of a scenario."""
     if not given:
         return None
-    return [
-        name.strip()
-        for text in given
-        for name in ([text] if ";" in text else text.split(","))
-        if name.strip()
-    ]
+    return [name.strip() for text in given for name in _OUTER_COMMA.split(text) if name.strip()]
 
 
 def _executor(cluster: str | None, workers: int | None):

@@ -93,8 +93,12 @@ def _apebench_task(name: str) -> Task:
             raise InputError(f"'{pair}' in '{name}' is not key=value.")
         if key not in known:
             raise unknown_name(f"setting of APEBench scenario {scenario}", key, known)
+        if key in settings or _OWN_FIELDS.get(key) in own:
+            raise InputError(f"'{name}' sets {key} twice. Leave one of them out.")
         value = _literal(text)
         if key in _OWN_FIELDS:
+            if type(value) is not int:
+                raise InputError(f"'{pair}' in '{name}' does not fit: {key} takes a whole number.")
             own[_OWN_FIELDS[key]] = value
         else:
             settings[key] = value
