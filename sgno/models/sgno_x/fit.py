@@ -69,7 +69,7 @@ def first_fit(pairs: Pairs, grid: Grid, chosen: Selection) -> Fit:
     L = np.log(np.maximum(np.abs(g), 1e-9)) + 1j * np.angle(g)
     power = np.stack([gram.power()[i, :, i] for i in range(C)]).reshape(L.shape)
     may_grow = power > _EXCITED * power.max(axis=tuple(range(1, power.ndim)), keepdims=True)
-    L = _without_growth(L, may_grow)
+    L = without_growth(L, may_grow)
     phi = _phi1(L)
     K = c[:, :C] / phi[:, None]
     for i in range(C):
@@ -197,7 +197,7 @@ def _correct(step: SGNOX, trial: SGNOX, fit: Fit, pairs: Pairs) -> Fit:
     L = fit.L + S * np.log(e_new / e)
     if step.config.generator == "real":
         L = np.real(L).astype(complex)
-    L = _without_growth(L, fit.may_grow)
+    L = without_growth(L, fit.may_grow)
     ratio, gain_ratio = _coefficient_ratios(fit.L / S, L / S)
     typical = np.median(np.abs(fit.P)) if J else 0.0
     return dataclasses.replace(
@@ -231,7 +231,7 @@ def _coefficient_ratios(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, n
     return ratio, (_phi2(old) / _phi2(new)) / ratio
 
 
-def _without_growth(L: np.ndarray, may_grow: np.ndarray) -> np.ndarray:
+def without_growth(L: np.ndarray, may_grow: np.ndarray) -> np.ndarray:
     growth, turn = np.real(L), np.imag(L)
     return np.where((growth > _NEUTRAL) & may_grow, L, np.minimum(growth, 0) + 1j * turn)
 

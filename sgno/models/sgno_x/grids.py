@@ -1,14 +1,12 @@
 """Weights of one grid continued to another: symbols fitted to what was learned, then read off further out."""
 
-import itertools
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from sgno.models.sgno_x.closure import Terms
 from sgno.models.sgno_x.prepared import Weights
-from sgno.models.sgno_x.symbols import below, mode_shape, shared_modes, symbol, wavenumbers
+from sgno.models.sgno_x.symbols import below, mode_shape, monomials, shared_modes, symbol
 
 _RATE_ORDER = 4
 _CONTRIBUTION_ORDER = 2
@@ -73,14 +71,6 @@ def _nearest(values: Array, of: tuple[int, ...], to: tuple[int, ...]) -> Array:
     return values[(..., *np.ix_(*index))]
 
 
-def _monomials(points: tuple[int, ...], order: int, unit: float) -> np.ndarray:
-    """(i k / unit)^a for every multi-index of at most this order, `(count, *modes)`."""
-    k = 1j * wavenumbers(points) / unit
-    d = len(points)
-    indices = [a for a in itertools.product(range(order + 1), repeat=d) if sum(a) <= order]
-    return np.stack([np.prod([k[i] ** a[i] for i in range(d)], axis=0) for a in indices])
-
-
 def _continue(
     w: Complex[Array, "count *modes"],
     unit: Float[Array, "count *modes"],
@@ -91,10 +81,10 @@ def _continue(
 ) -> Complex[Array, "count *further"]:
     """The best-fitting real differential operator of at most this order, on the modes of grid `to`."""
     scale = max(of) / 2
-    basis = _monomials(of, order, scale).reshape(-1, int(np.prod(mode_shape(of))))
+    basis = monomials(of, order, scale).reshape(-1, int(np.prod(mode_shape(of))))
     # Real coefficients: fit real and imaginary parts as separate equations.
     A = jnp.asarray(np.concatenate([np.real(basis), np.imag(basis)], axis=1).T, dtype=unit.dtype)
-    further = jnp.asarray(_monomials(to, order, scale), dtype=w.dtype)
+    further = jnp.asarray(monomials(to, order, scale), dtype=w.dtype)
     rows = []
     for c in range(w.shape[0]):
         w_c, unit_c = w[c].reshape(-1), unit[c].reshape(-1)

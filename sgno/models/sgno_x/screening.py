@@ -30,6 +30,15 @@ class Pairs(NamedTuple):
         part = slice(self.fitting, None) if held else slice(0, self.fitting)
         return self.now[part][:most], self.then[part][:most]
 
+    def slower(self) -> "Pairs":
+        """The half of either part that changes least: where one product says most about the step."""
+        change = ((self.then - self.now) ** 2).reshape(len(self.now), -1).sum(1)
+        fitting, held = np.argsort(change[: self.fitting]), np.argsort(change[self.fitting :])
+        fitting, held = (order[: -(-len(order) // 2)] for order in (fitting, held))
+        # In their old order, which is a random one.
+        kept = np.concatenate([np.sort(fitting), self.fitting + np.sort(held)])
+        return Pairs(self.now[kept], self.then[kept], len(fitting))
+
 
 class BothEnds:
     """The next state regressed on the state, the products at both ends of the step, and a constant:

@@ -14,6 +14,7 @@ from sgno.models.sgno_x.config import SGNOXConfig
 from sgno.models.sgno_x.fit import first_fit, install, linear_parts, refine
 from sgno.models.sgno_x.screening import Pairs
 from sgno.models.sgno_x.selection import Selection, select
+from sgno.models.sgno_x.smooth import fit_symbols
 from sgno.models.sgno_x.step import SGNOX
 from sgno.models.sgno_x.symbols import to_modes
 from sgno.models.sgno_x.trapping import TrappingSet
@@ -46,6 +47,7 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
     3. For each scheme: rates, contributions and forcing by regression, then corrected mode by mode until
        one step of the scheme reproduces the pairs (`refine`).
     4. The cheapest scheme whose rollouts of held-out trajectories are nearly as good as the best.
+    5. If all of them are poor, the same by way of symbols (`fit_symbols`).
 
     **Raises:** `InputError` if there are fewer than two times or a value is not finite.
     """
@@ -62,6 +64,26 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
         fit = first_fit(pairs, step.grid, Selection((), tuple(step.config.cutoff or ()), False, 0.0))
         return linear_parts(step, fit)
     asked = step.asked
+    chosen = _choose(step, pairs)
+    candidates: list[Candidate] = []
+    for stages, inner_steps in _schemes(asked, bool(chosen.terms)):
+        candidates.append(_candidate(step, chosen, stages, inner_steps, pairs, trajectories, key=key))
+        if candidates[-1].error < _PERFECT:
+            break
+    best = min(c.error for c in candidates)
+    if best > _POOR and asked.most_terms(step.grid) and asked.carry == "state":
+        candidates += _by_symbols(step, pairs, trajectories, key=key)
+        best = min(c.error for c in candidates)
+    if best > _POOR and chosen.terms:
+        linear = chosen._replace(terms=())
+        candidates.insert(0, _candidate(step, linear, 1, 1, pairs, trajectories, key=key))
+        best = min(best, candidates[0].error)
+    return next((c.step for c in candidates if c.error <= _NEARLY * best), candidates[-1].step)
+
+
+def _choose(step: SGNOX, pairs: Pairs) -> Selection:
+    """The products, their cutoff and whether there is a forcing, as asked for or as the pairs say."""
+    asked = step.asked
     chosen = select(
         pairs,
         step.grid,
@@ -73,17 +95,31 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
         chosen = chosen._replace(terms=tuple(tuple(term) for term in asked.terms))
     if asked.cutoff is not None:
         chosen = chosen._replace(cutoff=tuple(asked.cutoff))
-    candidates: list[Candidate] = []
-    for stages, inner_steps in _schemes(asked, bool(chosen.terms)):
-        candidates.append(_candidate(step, chosen, stages, inner_steps, pairs, trajectories, key=key))
-        if candidates[-1].error < _PERFECT:
-            break
-    best = min(c.error for c in candidates)
-    if best > _POOR and chosen.terms:
-        linear = chosen._replace(terms=())
-        candidates.insert(0, _candidate(step, linear, 1, 1, pairs, trajectories, key=key))
-        best = min(best, candidates[0].error)
-    return next((c.step for c in candidates if c.error <= _NEARLY * best), candidates[-1].step)
+    return chosen
+
+
+def _by_symbols(step: SGNOX, pairs: Pairs, trajectories: np.ndarray, *, key: PRNGKeyArray) -> list[Candidate]:
+    """Another way, for states that change much from frame to frame: products chosen where they change least,
+    and weights that are symbols first (`fit_symbols`); by the dearest scheme, without and with a forcing."""
+    slow = pairs.slower()
+    chosen = _choose(step, slow)
+    if not chosen.terms:
+        return []
+    stages, inner_steps = _schemes(step.asked, True)[-1]
+    forcings = (False, True) if step.asked.forcing is None else (step.asked.forcing,)
+    return [
+        _candidate(
+            step,
+            chosen._replace(forcing=forcing),
+            stages,
+            inner_steps,
+            pairs,
+            trajectories,
+            key=key,
+            slow=slow,
+        )
+        for forcing in forcings
+    ]
 
 
 def _candidate(
@@ -95,8 +131,9 @@ def _candidate(
     trajectories: np.ndarray,
     *,
     key: PRNGKeyArray,
+    slow: Pairs | None = None,
 ) -> Candidate:
-    """The step with this closure and scheme, fitted."""
+    """The step with this closure and scheme, fitted; given slow pairs, from them and by way of symbols."""
     config = dataclasses.replace(
         step.config,
         stages=stages,
@@ -106,7 +143,9 @@ def _candidate(
         forcing=chosen.forcing,
     )
     trial = _trap(SGNOX(config, step.grid, asked=step.asked, key=key), trajectories)
-    fit = first_fit(pairs, step.grid, chosen)
+    fit = first_fit(slow or pairs, step.grid, chosen)
+    if slow is not None:
+        fit = fit_symbols(trial, fit, pairs)
     # Latent copies do not enter linearly: they start from the rates of the state and are left to training.
     fit = fit if config.carry == "latent" else refine(trial, fit, pairs)
     trial = install(trial, fit)

@@ -5,6 +5,7 @@ absorbed by the multipliers. Transforms are normalised forward: coefficients are
 grid that resolves the field.
 """
 
+import itertools
 from collections.abc import Iterator
 
 import jax.numpy as jnp
@@ -74,6 +75,14 @@ def symbol(name: str, points: tuple[int, ...]) -> np.ndarray:
     axis = int(name[1])
     odd = 1j * k[axis] * (2 * np.abs(k[axis]) != points[axis])
     return -odd / np.maximum(k_squared, 1) if name.endswith("inv") else odd
+
+
+def monomials(points: tuple[int, ...], order: int, unit: float) -> np.ndarray:
+    """(i k / unit)^a for every multi-index of at most this order, `(count, *modes)`."""
+    k = 1j * wavenumbers(points) / unit
+    d = len(points)
+    indices = [a for a in itertools.product(range(order + 1), repeat=d) if sum(a) <= order]
+    return np.stack([np.prod([k[i] ** a[i] for i in range(d)], axis=0) for a in indices])
 
 
 def in_words(name: str, channels: int) -> str:

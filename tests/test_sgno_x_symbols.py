@@ -1,0 +1,103 @@
+"""Weights as symbols: coefficients of known equations are found again, and reactions that run fast."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sgno.models.sgno_x.config import SGNOXConfig
+from sgno.models.sgno_x.fit import first_fit, fit_of, install
+from sgno.models.sgno_x.screening import Pairs
+from sgno.models.sgno_x.selection import Selection
+from sgno.models.sgno_x.smooth import basis, fit_symbols
+from sgno.models.sgno_x.start import rollout_error
+from sgno.models.sgno_x.symbols import wavenumbers
+from sgno.models.step import Grid
+
+POINTS = 32
+UVV = ("0:1", "1:1", "1:1")
+
+
+def smooth_fields(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Random fields of a few waves, between 0 and 1."""
+    x = 2 * np.pi * np.arange(POINTS) / POINTS
+    k = np.arange(1, 5)[:, None]
+    wave = np.cos(k * x + rng.uniform(0, 2 * np.pi, (count, 2, 4, 1))) * rng.uniform(0, 1, (count, 2, 4, 1))
+    wave = wave.sum(2)
+    low, high = wave.min(-1, keepdims=True), wave.max(-1, keepdims=True)
+    return (wave - low) / (high - low)
+
+
+def gray_scott(u: np.ndarray, frames: int, *, substeps: int = 100) -> np.ndarray:
+    """u_t = D u'' + 0.4 (1 - u) - 10 u v², v_t = D/2 v'' - v + 10 u v²: Strang splitting, RK4 inside."""
+    h = 1 / substeps
+    k = np.arange(POINTS // 2 + 1)
+    decay = np.exp(-0.5 * h * 0.01 * k**2 * np.array([[1.0], [0.5]]))
+
+    def rates(u):
+        reaction = 10 * u[:, 0] * u[:, 1] ** 2
+        return np.stack([0.4 * (1 - u[:, 0]) - reaction, reaction - u[:, 1]], axis=1)
+
+    diffuse = lambda u: np.fft.irfft(decay * np.fft.rfft(u), n=POINTS)
+    states = [u]
+    for _ in range(frames):
+        for _ in range(substeps):
+            u = diffuse(u)
+            a = rates(u)
+            b = rates(u + h / 2 * a)
+            c = rates(u + h / 2 * b)
+            u = diffuse(u + h / 6 * (a + 2 * b + 2 * c + rates(u + h * c)))
+        states.append(u)
+    return np.stack(states, axis=1).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def reaction() -> np.ndarray:
+    return gray_scott(smooth_fields(np.random.default_rng(0), 40), 6)
+
+
+def step_for(**settings):
+    config = SGNOXConfig(**settings)
+    return config.build(Grid(2, (POINTS,)), key=jax.random.PRNGKey(0))
+
+
+def test_rates_have_every_order_up_to_four():
+    rates, contributions = basis((POINTS,))
+    k = 1j * wavenumbers((POINTS,))[0] / (POINTS / 2)
+    for order, operator in zip((0, 1, 2), rates, strict=False):
+        np.testing.assert_allclose(operator, k**order)
+    np.testing.assert_allclose(rates[3], -(k**3))
+    np.testing.assert_allclose(rates[4], k**4)
+    assert len(contributions) == 2
+
+
+def test_coefficients_of_a_step_of_this_form_are_found_again(reaction):
+    """Pairs made by a step whose weights are symbols; the search starts elsewhere."""
+    chosen = Selection((UVV,), (10,), True, 0.0)
+    settings = {"terms": chosen.terms, "cutoff": chosen.cutoff, "forcing": True, "stages": 4}
+    step = step_for(**settings, inner_steps=4)
+    k = wavenumbers((POINTS,))[0]
+    zero = fit_of(step)
+    L = np.stack([-0.4 - 0.01 * k**2, -1.0 - 0.005 * k**2]).astype(complex)
+    P = np.stack([np.full(k.shape, -10.0), np.full(k.shape, 10.0)])[:, None].astype(complex)
+    f = zero.f.copy()
+    f[0, 0] = 0.4
+    true = dataclasses.replace(zero, L=L, P=P, f=f)
+    now = reaction[:, ::3].reshape(-1, 2, POINTS)
+    then = np.asarray(install(step, true).batch(jnp.asarray(now)))
+    pairs = Pairs(now, then, len(now))
+    found = fit_symbols(step, first_fit(pairs.slower(), step.grid, chosen), pairs)
+    np.testing.assert_allclose(found.L[:, :8], L[:, :8], atol=2e-3)
+    np.testing.assert_allclose(found.P[:, 0, :8], P[:, 0, :8], atol=2e-2)
+    np.testing.assert_allclose(found.f[:, 0], f[:, 0], atol=2e-3)
+
+
+@pytest.mark.slow
+def test_a_reaction_that_runs_its_course_between_frames_is_found(reaction):
+    """Data of another solver. Most changes in the first frames, where no regression of one step fits."""
+    step = step_for(max_terms=2).warm_start(reaction, key=jax.random.PRNGKey(1))
+    assert step.config.terms == (UVV,)
+    fresh = gray_scott(smooth_fields(np.random.default_rng(1), 4), 6)
+    assert rollout_error(step, fresh) < 0.02
