@@ -1,7 +1,7 @@
 """SGNO-X for 20,000 steps on every task, and how often its trapping set binds on the test rollouts.
 
-`python validation/test_long_runs.py` runs every seed of `results/desk` whose weights are on this disk and
-keeps what it finds in `results/long_runs.json`; the test runs the shipped models.
+`python validation/test_long_runs.py [STORE]` runs every seed of `results/desk`, or of another store, whose
+weights are on this disk and keeps what it finds in `results/long_runs.json`; the test runs the shipped models.
 """
 
 import json
@@ -98,18 +98,20 @@ def test_a_shipped_step_stays_bounded_and_its_set_does_not_bind(name):
     assert found["binding"] == 0
 
 
-def main() -> None:
-    kept = read_json(KEPT) if KEPT.is_file() else {"runs": {}}
-    store = Store(RESULTS / "desk")
+def main(root: Path) -> None:
+    store = Store(root)
     for run in read_store(store.root).runs:
         label = f"{run.task['name']} {run.model} seed {run.seed}, {run.train['updates']} updates"
         weights = store.weights(run.id)
         known = run.task["name"] in TASKS and run.model in ("sgno-x", "sgno-x-start")
+        kept = read_json(KEPT) if KEPT.is_file() else {"runs": {}}
         if not known or run.id in kept["runs"] or not weights.is_file():
             continue
         step = load_weights(weights).step
         assert isinstance(step, SGNOX)
         found = examine(step, Task.from_json(run.task))
+        # Read again, since another store may be examined at the same time.
+        kept = read_json(KEPT) if KEPT.is_file() else {"runs": {}}
         kept["runs"][run.id] = {"run": label, **found}
         kept |= {"versions": versions(), "machine": machine()}
         write_json(KEPT, kept)
@@ -118,4 +120,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS / "desk")
