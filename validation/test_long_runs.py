@@ -1,7 +1,8 @@
 """SGNO-X for 20,000 steps on every task, and how often its trapping set binds on the test rollouts.
 
 `python validation/test_long_runs.py [STORE]` runs every seed of `results/desk`, or of another store, whose
-weights are on this disk and keeps what it finds in `results/long_runs.json`; the test runs the shipped models.
+weights are on this disk, and keeps what it finds in `results/long_runs.json`. The test runs the shipped
+models.
 """
 
 import json
