@@ -23,8 +23,9 @@ hide: [toc]
 
 # SGNO-X, measured
 
-From `results/desk`, made by the commands below; a cell that is missing was not run. What the form assumes,
-and why this is no comparison of equal prior knowledge, is on the page of [SGNO-X](sgno-x.md).
+From `results/desk`, made by the commands below; a cell that is missing was not run. Spreads over seeds are in
+the report beside them. What the form assumes, and why this is no comparison of equal prior knowledge, is on
+the page of [SGNO-X](sgno-x.md).
 
 ```sh
 sgno reproduce --preset beyond --out results/desk
@@ -37,6 +38,8 @@ _FURTHER = (
     "by the budget of its row: in 1D the full protocol, in 2D 64² and 2,000 updates."
 )
 _PICTURE = "sgno-x-frontier.png"
+# Of the report's table of SGNO-X: before it scores, from it on what they cost.
+_FIRST_COST = 7
 
 
 def pages(root: Path) -> dict[str, str | bytes]:
@@ -52,13 +55,38 @@ def pages(root: Path) -> dict[str, str | bytes]:
 
 
 def _tables(comparison: Comparison) -> list[Table]:
-    tables = [
-        sgno_x_table(comparison),
-        sgno_x_ablation_table(comparison),
-        _further(comparison),
-        transfer_table(comparison),
-    ]
-    return [table for table in tables if table is not None]
+    scores, parts = sgno_x_table(comparison), sgno_x_ablation_table(comparison)
+    tables: list[Table | None] = []
+    if scores is not None:
+        tables += [
+            _columns(scores, [i for i in range(len(scores.columns)) if i < _FIRST_COST]),
+            dataclasses.replace(
+                _columns(scores, [0, *range(_FIRST_COST, len(scores.columns))]),
+                title="What SGNO-X costs",
+                caption="Numbers learned, and seconds as they were measured, often beside other work.",
+            ),
+        ]
+    tables += [parts, _further(comparison), _columns(transfer_table(comparison))]
+    return [_titled(table) for table in tables if table is not None]
+
+
+def _columns(table: Table, shown: list[int] | None = None) -> Table:
+    """Some columns, without the small print beneath their numbers, which the report has."""
+    shown = list(range(len(table.columns))) if shown is None else shown
+    name, *numbers = shown
+    rows = [(row[name], *(dataclasses.replace(row[i], notes=()) for i in numbers)) for row in table.rows]
+    return dataclasses.replace(
+        table,
+        caption=table.caption.split(" Small print")[0],
+        columns=tuple(table.columns[i] for i in shown),
+        rows=tuple(rows),
+    )
+
+
+def _titled(table: Table) -> Table:
+    """Beneath a task's name its setting alone."""
+    rows = [(dataclasses.replace(row[0], notes=row[0].notes[-1:]), *row[1:]) for row in table.rows]
+    return dataclasses.replace(table, rows=tuple(rows))
 
 
 def _further(comparison: Comparison) -> Table | None:
@@ -69,11 +97,6 @@ def _further(comparison: Comparison) -> Table | None:
     table = main_table(Comparison(rows, ()))
     named = len(table.rows) - len(rows)
     body = table.rows[named:]
-    shown = [i for i in range(len(table.columns)) if any(row[i].value is not None for row in body) or i == 0]
-    return dataclasses.replace(
-        table,
-        title="Further scenarios",
-        caption=_FURTHER,
-        columns=tuple(table.columns[i] for i in shown),
-        rows=tuple(tuple(row[i] for i in shown) for row in body),
-    )
+    shown = [i for i in range(len(table.columns)) if i == 0 or any(row[i].value is not None for row in body)]
+    table = dataclasses.replace(table, title="Further scenarios", caption=_FURTHER, rows=body)
+    return _columns(table, shown)

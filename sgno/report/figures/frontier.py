@@ -3,6 +3,7 @@
 import math
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 from sgno.report.figures.style import INK, figure_text, new_figure
 from sgno.report.frontier import Frontier
@@ -10,17 +11,20 @@ from sgno.report.models import look
 
 _FAMILIES = {"exponax": ("solver (exponax), substeps", INK, "s"), "sgno-x": ("SGNO-X, inner steps", "", "o")}
 
+# Scores do not go below this: the data's own solver, run again.
+_ERRORLESS = 1e-12
+
 
 def frontier_figure(frontier: Frontier) -> Figure:
-    """Both families, points labelled with their number of parts; what overflowed stands at the top."""
+    """Both families, points labelled with their number of parts; what overflowed stands at the top, and where
+    the solver is the one that made the data, which has no error, a line marks its time."""
     figure = new_figure(6.4, 4.2)
     axes = figure.subplots()
-    finite = [p.gmean100 for p in frontier.points if math.isfinite(p.gmean100) and p.gmean100 > 0]
-    top = 3 * max(finite, default=1.0)
+    top = 3 * max((p.gmean100 for p in frontier.points if _ERRORLESS < p.gmean100 < math.inf), default=1.0)
     for name, (label, color, marker) in _FAMILIES.items():
         points = sorted((p for p in frontier.points if p.name == name), key=lambda p: p.seconds)
         color = color or look(name).light
-        good = [p for p in points if 0 < p.gmean100 < math.inf]
+        good = [p for p in points if _ERRORLESS < p.gmean100 < math.inf]
         times = [1e3 * p.seconds for p in good]
         spread = [[1e3 * (p.seconds - p.low) for p in good], [1e3 * (p.high - p.seconds) for p in good]]
         axes.errorbar(
@@ -28,14 +32,23 @@ def frontier_figure(frontier: Frontier) -> Figure:
         )
         lost = [p for p in points if not p.gmean100 < math.inf]
         axes.plot([1e3 * p.seconds for p in lost], [top] * len(lost), "x", color=color, markersize=8)
-        for p in points:
+        for p in [*good, *lost]:
             height = p.gmean100 if p in good else top
             text = str(p.divisions) + ("" if p in good else " overflows")
             axes.annotate(
                 text, (1e3 * p.seconds, height), xytext=(5, 5), textcoords="offset points", fontsize=8
             )
+        for p in points:
+            if p.gmean100 <= _ERRORLESS:
+                axes.axvline(1e3 * p.seconds, color=color, linestyle=":", linewidth=1)
+                words = f"{p.divisions} made the data "
+                axes.text(1e3 * p.seconds, top, words, rotation=90, ha="right", va="top", fontsize=8)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    # Less than a decade: times as plain numbers.
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(f"milliseconds a step of {frontier.states} states")
     axes.set_ylabel("GMean100")
     axes.set_title(figure_text(f"{frontier.task}: accuracy against cost"))
