@@ -52,6 +52,16 @@ def test_an_overflow_is_drawn_as_one(tmp_path):
     assert texts == ["2", "1 overflows"]
 
 
+def test_the_solver_of_the_data_is_no_point_of_the_curve(tmp_path):
+    content = measured()
+    content["points"][0]["gmean100"] = 1e-12
+    (tmp_path / "frontier.json").write_text(json.dumps(content))
+    found = read_frontier(tmp_path)
+    assert found is not None
+    texts = [text.get_text() for text in frontier_figure(found).axes[0].texts]
+    assert texts == ["2 made the data ", "1 overflows"]
+
+
 def test_the_report_shows_it_and_survives_a_damaged_one(tmp_path):
     fill_store(tmp_path, [record()])
     assert "Against the solver" not in write_report(tmp_path).read_text()

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from sgno.report.figures.frontier import frontier_figure
-from sgno.report.figures.style import encode
+from sgno.report.figures.style import encode, styled
 from sgno.report.groups import Comparison, compare
 from sgno.report.runs import read_store
 from sgno.report.tables.frontier import frontier_table
@@ -49,7 +49,8 @@ def pages(root: Path) -> dict[str, str | bytes]:
     made: dict[str, str | bytes] = {}
     text = [_HEAD, markdown(_tables(comparison))]
     if frontier is not None:
-        made[_PICTURE] = encode(frontier_figure(frontier), "png")
+        with styled():
+            made[_PICTURE] = encode(frontier_figure(frontier), "png")
         text += [markdown([frontier_table(frontier)]), f"\n![Error against time of a step]({_PICTURE})\n"]
     return {"sgno-x-results.md": "\n".join(text), **made}
 
