@@ -45,7 +45,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
                 axes.text(1e3 * p.seconds, top, words, rotation=90, ha="right", va="top", fontsize=8)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    # Less than a decade: times as plain numbers.
+    # Times span little more than a decade: plain numbers.
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     axes.xaxis.set_minor_formatter(NullFormatter())
