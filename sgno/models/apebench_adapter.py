@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sgno.errors import InputError, unknown_name
 from sgno.models.config import ModelConfig
 from sgno.models.convolution import periodic_convolution
-from sgno.models.step import AbstractStep, Grid
+from sgno.models.step import AbstractStep, Grid, cached_states
 
 # The whole numbers between the name and the activation of each architecture that APEBench ships.
 _NUMBERS = {
@@ -102,6 +102,9 @@ class ApebenchStep(AbstractStep):
 
     def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
         return self.network(u)
+
+    def states_at_once(self, points: tuple[int, ...]) -> int:
+        return cached_states(points)
 
     def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
         def faster(part):

@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 # The gathered rows of a slab take about this many bytes, so that they stay in the cache of a core.
-_SLAB_BYTES = 2**20
+_SLAB_BYTES = 2**21
 
 
 def _pad(x: Array, reach: tuple[int, ...]) -> Array:
