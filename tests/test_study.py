@@ -142,6 +142,18 @@ def test_a_choice_is_a_part_of_the_whole():
         ("fno", 1),
     ]
     assert {job.id for job in chosen} <= {job.id for job in jobs_of("desk")}
+    # A model keeps the budget that the preset gives it on a task, and one that it does not name gets the
+    # first of that task.
+    beyond, shock = jobs_of("beyond"), BEYOND_TASKS[2]
+    chosen = jobs_of("beyond", tasks=["kolm2d", shock], models=["sgno-x", "sgno-x-cold", "conv"])
+    planned = {job.id for job in beyond if job.model_name in ("sgno-x", "sgno-x-cold")}
+    assert {job.id for job in chosen if job.model_name == "sgno-x"} <= planned
+    budgets = {(job.task.name, job.model_name, job.train.updates) for job in chosen}
+    assert {b for b in budgets if b[1] == "conv"} == {("kolm2d", "conv", 10_000), (shock, "conv", 2_000)}
+    assert {b for b in budgets if b[1] == "sgno-x-cold"} == {
+        ("kolm2d", "sgno-x-cold", 2_000),
+        (shock, "sgno-x-cold", 2_000),
+    }
     with pytest.raises(InputError, match="Did you mean 'ks1d'"):
         jobs_of("desk", tasks=["ks1"])
     with pytest.raises(InputError, match="Unknown model"):

@@ -152,8 +152,9 @@ def preset_rows(
     **Arguments:**
 
     - `tasks`: names, or `apebench:NAME;key=value`; all ten by default.
-    - `models`: names or APEBench network strings, on every chosen task; by default the comparison's, and
-        the ablations on their five tasks.
+    - `models`: names or APEBench network strings, on every chosen task: by the budget that the preset gives
+        them there, or the task's first one. By default the comparison's, and the ablations on their five
+        tasks.
     - `seeds`: the number of seeds instead of the preset's.
 
     **Raises:** `InputError` for an unknown task or fewer seeds than one.
@@ -167,14 +168,28 @@ def preset_rows(
         unnamed = tuple(name for name in tasks if name not in known)
         entries = (*entries, Entry(unnamed, entries[0].models))
     if models:
-        every = dict.fromkeys(name for entry in entries for name in entry.tasks)
-        entries = (Entry(tuple(every), tuple(models)),)
+        entries = _with_models(entries, models)
     return tuple(
         _row(preset, entry, name, seeds)
         for entry in entries
         for name in entry.tasks
         if not tasks or name in tasks
     )
+
+
+def _with_models(entries: Sequence[Entry], models: Sequence[str]) -> tuple[Entry, ...]:
+    """Only these models, each on every task: where the entries have it, else beside a task's first models."""
+    planned = {(name, model) for entry in entries for name in entry.tasks for model in entry.models}
+    begun: set[str] = set()
+    chosen = []
+    for entry in entries:
+        for name in entry.tasks:
+            here = set(entry.models)
+            if name not in begun:
+                here |= {model for model in models if (name, model) not in planned}
+            begun.add(name)
+            chosen.append(entry._replace(tasks=(name,), models=tuple(m for m in models if m in here)))
+    return tuple(entry for entry in chosen if entry.models)
 
 
 def _row(preset: Preset, entry: Entry, name: str, seeds: int | None) -> Row:
