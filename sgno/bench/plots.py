@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullFormatter, NullLocator
 
@@ -55,8 +56,7 @@ def _pairs(axis, measured: Mapping[str, Mapping[str, Any]], colours: Mapping[str
         )
     axis.set_xticks(range(len(measured)), list(measured))
     if not axis.containers:
-        axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes)
-        axis.set_yticks([])
+        _not_measured(axis)
         return
     axis.set_yscale("log")
     _plain_numbers(axis.yaxis)
@@ -108,8 +108,15 @@ def scaling_plot(groups: Mapping[str, Any], path: Path) -> None:
                     FixedLocator(sorted({x for line in axis.lines for x in line.get_xdata()}))
                 )
                 axis.xaxis.set_minor_locator(NullLocator())
+        else:
+            _not_measured(axis)
     axes[0].set_title("dotted: N log N")
     _save(figure, path)
+
+
+def _not_measured(axis: Axes) -> None:
+    axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes)
+    axis.set_yticks([])
 
 
 def _abscissa(kind: str, record: Mapping[str, Any]) -> int:
