@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ class Job:
     transfer_points: tuple[int, ...] = ()
     normalise: Normalise = "none"
 
-    @property
+    # Kept: a study asks for the ids of all waiting jobs after every word of a worker.
+    @cached_property
     def id(self) -> str:
         """A hash of the settings that decide the result and of the solver versions."""
         content = {**self.to_json(), "task": self.task.data_settings()}
