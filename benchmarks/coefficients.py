@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from sgno.bench.coefficients import capped, gradient, many, mixers
 from sgno.models.mixer import excesses
 from sgno.models.registry import get_model
 from sgno.models.step import Grid
@@ -26,53 +26,35 @@ _UPDATES, _REPEATS = 300, 5
 
 
 def milliseconds(change: Callable[[PyTree], PyTree], weights: PyTree) -> float:
-    """Processor time of `change(weights)`, many in one program, each depending on the one before."""
-
-    @jax.jit
-    def many(weights, count):
-        nudge = lambda _, w: jax.tree.map(lambda a, b: a - 1e-9 * b, w, change(w))
-        return jax.lax.fori_loop(0, count, nudge, weights)
-
-    jax.block_until_ready(many(weights, 3))
+    """Processor time of `change(weights)`."""
+    program = many(change)
+    jax.block_until_ready(program(weights, 3))
     taken = []
     for _ in range(_REPEATS):
         start = time.process_time()
-        jax.block_until_ready(many(weights, _UPDATES))
+        jax.block_until_ready(program(weights, _UPDATES))
         taken.append(time.process_time() - start)
     return 1e3 * min(taken) / _UPDATES
-
-
-def coefficients(step: eqx.Module) -> tuple[Callable[[PyTree], PyTree], PyTree]:
-    """The gradient of the sum of squares of all coefficients, and the weights that it is taken at."""
-    weights, rest = eqx.partition(step, eqx.is_inexact_array)
-
-    def total(weights):
-        prepared = eqx.filter(eqx.combine(weights, rest).prepare(), eqx.is_inexact_array)
-        return sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(prepared))
-
-    return jax.grad(total), weights
 
 
 def profile() -> dict[str, float]:
     """Milliseconds by what is computed."""
     step = get_model("sgno", 1).build(Grid(1, (160,)), key=jax.random.PRNGKey(0))
-    mixers = lambda s: [part for layer in s.layers for part in (layer.mixer.real, layer.mixer.imag)]
-    capped = eqx.tree_at(mixers, step, [100 * part for part in mixers(step)])
     found = {
-        "all, as training starts": milliseconds(*coefficients(step)),
-        "all, every cap binding": milliseconds(*coefficients(capped)),
+        "all, as training starts": milliseconds(*gradient(step)),
+        "all, every cap binding": milliseconds(*gradient(capped(step))),
     }
-    parts = mixers(capped)
+    parts = mixers(capped(step))
     matrices = tuple(jnp.stack(half, axis=2) for half in (parts[::2], parts[1::2]))
 
-    def gradient(pair):
+    def of_norms(pair):
         return jax.grad(lambda pair: jnp.sum(jnp.square(excesses(*pair))))(pair)
 
-    found["norms of the mixers with their gradient"] = milliseconds(gradient, matrices)
+    found["norms of the mixers with their gradient"] = milliseconds(of_norms, matrices)
     allowed = norms.SQUARINGS
     for count in (1, 2, 3, 4, allowed):
         norms.SQUARINGS = count
-        found[f"the same, at most {count} squarings"] = milliseconds(lambda pair: gradient(pair), matrices)
+        found[f"the same, at most {count} squarings"] = milliseconds(lambda pair: of_norms(pair), matrices)
     return found
 
 

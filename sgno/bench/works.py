@@ -47,16 +47,25 @@ def load(case: Case) -> Callable[[Tick], None]:
     return _update(case) if case.seeds == 1 else _mapped_update(case)
 
 
-def repeat(once: Callable[[], object], tick: Tick) -> None:
-    """Tick after the first call, then after as many calls as last about a second."""
+def repeat_many(times: Callable[[int], object], tick: Tick) -> None:
+    """Tick after one time, then after as many times as last about a second; `times(n)` does it n times."""
     count = 1
     while True:
         start = time.perf_counter()
-        for _ in range(count):
-            once()
+        times(count)
         seconds = time.perf_counter() - start
         tick(count)
         count = max(1, min(1000, round(count * REPEAT_SECONDS / seconds)))
+
+
+def repeat(once: Callable[[], object], tick: Tick) -> None:
+    """`repeat_many` of a single call."""
+
+    def times(count: int) -> None:
+        for _ in range(count):
+            once()
+
+    repeat_many(times, tick)
 
 
 def _build(case: Case):
@@ -242,40 +251,21 @@ def _solver(case: Case) -> Callable[[Tick], None]:
 
 
 def _coefficients(case: Case) -> Callable[[Tick], None]:
-    """What depends on the weights alone (norm caps, generator, budget), and the gradient through it.
+    """SGNO's coefficients and the gradient through them.
 
-    Many in one program, as in training: calling a program with a hundred arrays takes longer than this. The
-    norms take longest where mixers exceed their cap, so `capped coefficients` enlarges all of them.
+    Many in one program, as in training: calling a program with a hundred arrays takes longer than this.
     """
-    import equinox as eqx
     import jax
 
+    from sgno.bench.coefficients import capped, gradient, many
     from sgno.training.sharding import replicate
 
     def work(tick: Tick) -> None:
         step = _build(case)
-        if case.work == "capped coefficients":
-            mixers = lambda s: [part for layer in s.layers for part in (layer.mixer.real, layer.mixer.imag)]
-            step = eqx.tree_at(mixers, step, [100 * part for part in mixers(step)])
         # Where training has them: on every device.
-        weights, rest = eqx.partition(replicate(step), eqx.is_inexact_array)
-
-        def total(weights):
-            prepared = eqx.filter(eqx.combine(weights, rest).prepare(), eqx.is_inexact_array)
-            return sum(jax.numpy.sum(jax.numpy.square(leaf)) for leaf in jax.tree.leaves(prepared))
-
-        def descend(_, weights):
-            # Each depends on the one before, so that none can be left out.
-            return jax.tree.map(lambda w, g: w - 1e-9 * g, weights, jax.grad(total)(weights))
-
-        many = jax.jit(lambda weights, count: jax.lax.fori_loop(0, count, descend, weights))
-        count = 1
-        while True:
-            start = time.perf_counter()
-            jax.block_until_ready(many(weights, count))
-            seconds = time.perf_counter() - start
-            tick(count)
-            count = max(1, min(1000, round(count * REPEAT_SECONDS / seconds)))
+        change, weights = gradient(replicate(capped(step) if case.work == "capped coefficients" else step))
+        program = many(change)
+        repeat_many(lambda count: jax.block_until_ready(program(weights, count)), tick)
 
     return work
 
