@@ -156,7 +156,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         load_checkpoint(tmp_path / "c.sgno", state, {"run": 1})
 
 
-def test_seeds_trained_together_equal_seeds_trained_apart(trajectories):
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_seeds_trained_together_equal_seeds_trained_apart(trajectories, backend, monkeypatch):
+    """In turn, as on a CPU, and at once, as on an accelerator."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     keys = list(jax.random.split(KEY, 3))
     steps = [MODEL.build(GRID, key=key) for key in keys]
     together = train_seeds(steps, trajectories, CONFIG, keys=keys)
@@ -221,14 +224,18 @@ config = TrainConfig(updates=10, warmup=2, batch_size=4, peak_rate=1e-2)
 keys = list(jax.random.split(jax.random.PRNGKey(0), 4))
 build = lambda key: SGNOConfig(3, 4, 2).build(Grid(1, (16,)), key=key)
 one = train(build(keys[0]), data, config, key=keys[0])
-many = train_seeds([build(key) for key in keys], data, config, keys=keys)
+seeds = lambda count: train_seeds([build(key) for key in keys[:count]], data, config, keys=keys[:count])
+many = {"each device its own": seeds(4), "too few for the devices": seeds(3)}
+jax.default_backend = lambda: "gpu"
+many["at once, as on an accelerator"] = seeds(4)
+jax.default_backend = lambda: "cpu"
 loss = lambda w, s: jax.numpy.mean((jax.numpy.sin(w * s[0]) - s[1]) ** 2)
 chunked = lambda w, s: mean_over_chunks(loss, w, s, 1)
 pairs = jax.numpy.moveaxis(data[:2, :8].reshape(2, 2, 4, 16), 1, 2).reshape(2, 8, 16)
 gradient = jax.jit(jax.grad(lambda w: mean_over_devices(chunked, w, pairs)))(jax.numpy.ones(16))
 states = sgno.rollout(one.step, np.tile(data[:2, 0], (2, 1, 1)), 5, batched=True)
 print(json.dumps({"devices": jax.local_device_count(), "one": one.losses.tolist(),
-                  "many": [r.losses.tolist() for r in many],
+                  "many": {how: [r.losses.tolist() for r in results] for how, results in many.items()},
                   "gradient": gradient.tolist(),
                   "spread": [len(x.devices()) for x in (jax.tree.leaves(one.state)[0], states)],
                   "states": np.asarray(states).tolist()}))
@@ -249,7 +256,9 @@ def test_several_devices_give_the_results_of_one():
     np.testing.assert_allclose(results[4]["gradient"], results[1]["gradient"], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(results[4]["states"], results[1]["states"], rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(results[4]["one"], results[1]["one"], rtol=2e-3)
-    np.testing.assert_allclose(results[4]["many"], results[1]["many"], rtol=2e-3)
+    for how, losses in results[4]["many"].items():
+        expected = results[1]["many"]["each device its own"][: len(losses)]
+        np.testing.assert_allclose(losses, expected, rtol=2e-3, err_msg=how)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

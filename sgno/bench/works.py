@@ -44,7 +44,7 @@ def load(case: Case) -> Callable[[Tick], None]:
         return _coefficients(case)
     if case.loop == "trainax":
         return _trainax_update(case)
-    return _update(case) if case.seeds == 1 else _mapped_update(case)
+    return _update(case)
 
 
 def repeat_many(times: Callable[[int], object], tick: Tick) -> None:
@@ -68,7 +68,7 @@ def repeat(once: Callable[[], object], tick: Tick) -> None:
     repeat_many(times, tick)
 
 
-def _build(case: Case):
+def _build(case: Case, seed: int = 0):
     """A fresh step for the case."""
     import jax
 
@@ -76,7 +76,7 @@ def _build(case: Case):
     from sgno.models.step import Grid
 
     config = dataclasses.replace(get_model(case.model, case.num_spatial_dims), **dict(case.settings))
-    return config.build(Grid(1, case.points), key=jax.random.PRNGKey(0))
+    return config.build(Grid(1, case.points), key=jax.random.PRNGKey(seed))
 
 
 def _trajectories(case: Case, batches: int = 1):
@@ -97,9 +97,10 @@ def _trajectories(case: Case, batches: int = 1):
 
 
 def _update(case: Case) -> Callable[[Tick], None]:
+    """The training loop; with several seeds a unit is one update of all of them."""
     import jax
 
-    from sgno.training import Progress, TrainConfig, train
+    from sgno.training import Progress, TrainConfig, train, train_seeds
 
     def work(tick: Tick) -> None:
         done = 0
@@ -112,59 +113,12 @@ def _update(case: Case) -> Callable[[Tick], None]:
         config = TrainConfig(updates=MANY_UPDATES, batch_size=case.batch)
         # As much data as the other side has: PyTorch's update one batch, APEBench's trainer ten to shuffle.
         data = _trajectories(case, 1 if case.model == "sgno" else EPOCH_BATCHES)
-        train(_build(case), data, config, key=jax.random.PRNGKey(1), on_progress=on_progress)
-
-    return work
-
-
-def _mapped_update(case: Case) -> Callable[[Tick], None]:
-    """Several networks in one program, mapped over their seeds; a unit is one update of all of them."""
-    import equinox as eqx
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-    import optax
-
-    from sgno.models.registry import get_model
-    from sgno.models.step import Grid
-    from sgno.training.config import TrainConfig
-    from sgno.training.loop import batch_loss, make_optimizer
-
-    def work(tick: Tick) -> None:
-        settings = dataclasses.replace(get_model(case.model, case.num_spatial_dims), **dict(case.settings))
-        config = TrainConfig(batch_size=case.batch)
-        optimizer = make_optimizer(config)
-        grid = Grid(1, case.points)
-        _, static = eqx.partition(settings.build(grid, key=jax.random.PRNGKey(0)), eqx.is_inexact_array)
-
-        @jax.vmap
-        def start(seed):
-            params = eqx.filter(settings.build(grid, key=jax.random.PRNGKey(seed)), eqx.is_inexact_array)
-            return params, optimizer.init(params)
-
-        def loss(params, states, key):
-            return batch_loss(eqx.combine(params, static), states, config, key=key, mapped=True)
-
-        @jax.jit
-        def many(carry, states, key, count):
-            @jax.vmap
-            def update(carry):
-                params, moments = carry
-                change, moments = optimizer.update(jax.grad(loss)(params, states, key), moments, params)
-                return optax.apply_updates(params, change), moments
-
-            return jax.lax.fori_loop(0, count, lambda _, carry: update(carry), carry)
-
-        states = jnp.asarray(_trajectories(case).swapaxes(0, 1))
-        # Through NumPy, since weakly typed arrays would make the second call compile again.
-        carry, key, count = jax.tree.map(np.asarray, start(jnp.arange(case.seeds))), jax.random.PRNGKey(2), 1
-        program = many.lower(carry, states, key, np.int32(count)).compile()
-        while True:
-            begun = time.perf_counter()
-            carry = jax.block_until_ready(program(carry, states, key, np.int32(count)))
-            seconds = time.perf_counter() - begun
-            tick(count)
-            count = max(1, min(1000, round(count * REPEAT_SECONDS / seconds)))
+        keys = list(jax.random.split(jax.random.PRNGKey(1), case.seeds))
+        if case.seeds == 1:
+            train(_build(case), data, config, key=keys[0], on_progress=on_progress)
+        else:
+            steps = [_build(case, seed) for seed in range(case.seeds)]
+            train_seeds(steps, data, config, keys=keys, on_progress=on_progress)
 
     return work
 

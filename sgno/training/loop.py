@@ -17,7 +17,14 @@ from sgno.training.batches import take_windows
 from sgno.training.chunks import mean_over_chunks
 from sgno.training.config import TrainConfig
 from sgno.training.feed import Resident, Streamed, feed
-from sgno.training.sharding import mean_over_devices, replicate, seeds_apart, shard_batch, shard_seeds
+from sgno.training.sharding import (
+    local_mesh,
+    mean_over_devices,
+    replicate,
+    seeds_apart,
+    shard_batch,
+    shard_seeds,
+)
 from sgno.training.state import TrainState
 
 # The most updates in one dispatch, and how long one should take: progress and Ctrl-C wait for it.
@@ -108,10 +115,10 @@ def train_seeds(
     keys: Sequence[PRNGKeyArray],
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[TrainResult]:
-    """Train several steps of one config together, as one mapped computation.
+    """Train several steps of one config together, in one program.
 
-    An accelerator that one small network does not fill trains many in the time of one; several
-    devices share the seeds. On a CPU one process per core is faster (`sgno bench seeds`).
+    An accelerator that one small network does not fill trains many in the time of one; several devices
+    share the seeds, and a core of a CPU takes its own one after another (`sgno bench seeds`).
 
     **Returns:**
 
@@ -158,8 +165,8 @@ def _run(
 ) -> _Run:
     """Dispatch after dispatch until the last update or until every loss is non-finite."""
     first = source.at(0)
-    dispatch = _make_dispatch(config, loss_scale(first.data, config), mapped)
     seeds = first.order.shape[1]
+    dispatch = _make_dispatch(config, loss_scale(first.data, config), seeds if mapped else None)
     del first
     done = int(jnp.max(state.update))
     # Where the first dispatch leaves its result, or the second would have to be compiled again.
@@ -209,11 +216,11 @@ def batch_loss(
     config: TrainConfig,
     *,
     key: PRNGKeyArray,
-    mapped: bool = False,
+    apart: bool = False,
 ) -> Float[Array, ""]:
     """Mean over the unrolled steps of the mean-squared error.
 
-    The devices share the batch, unless the loss is `mapped` over seeds, which they share instead.
+    The devices share the batch, unless each of them has seeds of its own (`apart`).
     """
     step = step.prepare()
     if config.noise > 0:
@@ -235,15 +242,19 @@ def batch_loss(
     def part(weights: PyTree, states: Float[Array, "times batch channels *points"]) -> Float[Array, ""]:
         return mean_over_chunks(loss, weights, states, chunk_size(step, states.shape[1], states.shape[3:]))
 
-    return part(weights, states) if mapped else mean_over_devices(part, weights, states)
+    return part(weights, states) if apart else mean_over_devices(part, weights, states)
 
 
-def _make_dispatch(config: TrainConfig, scale: float, mapped: bool):
-    """A compiled function that makes `count` updates; `count` is traced, so no length recompiles."""
+def _make_dispatch(config: TrainConfig, scale: float, seeds: int | None):
+    """A compiled function that makes `count` updates; `count` is traced, so no length recompiles.
+
+    With a number of seeds its arguments lead with them.
+    """
     optimizer = make_optimizer(config)
+    apart = seeds is not None and local_mesh(seeds) is not None
 
     def loss(params, frozen, states, key):
-        return scale * batch_loss(eqx.combine(params, frozen), states, config, key=key, mapped=mapped)
+        return scale * batch_loss(eqx.combine(params, frozen), states, config, key=key, apart=apart)
 
     def update(state: TrainState, frozen: PyTree, data: Array, windows: Array) -> tuple[TrainState, Array]:
         states = take_windows(data, windows, config.unroll)
@@ -252,9 +263,6 @@ def _make_dispatch(config: TrainConfig, scale: float, mapped: bool):
         change, moments = optimizer.update(gradient, state.optimizer, state.params)
         params = optax.apply_updates(state.params, change)
         return TrainState(params, moments, state.update + 1, state.key), value / scale
-
-    if mapped:
-        update = eqx.filter_vmap(update, in_axes=(0, eqx.if_array(0), None, 0))
 
     @eqx.filter_jit
     def dispatch(state, frozen, data, order, count):
@@ -266,10 +274,9 @@ def _make_dispatch(config: TrainConfig, scale: float, mapped: bool):
                 state, value = update(state, eqx.combine(arrays, rest), data, order[i])
                 return state, recorded.at[i].set(value)
 
-            recorded = jnp.zeros(order.shape[:-1], data.dtype)
-            return jax.lax.fori_loop(0, count, body, (state, recorded))
+            return jax.lax.fori_loop(0, count, body, (state, jnp.zeros(len(order), data.dtype)))
 
-        many = seeds_apart(updates, order.shape[1]) if mapped else updates
+        many = updates if seeds is None else seeds_apart(updates, seeds)
         return many(state, arrays, data, order, count)
 
     # An array, so that a new count is new data and not a new program.
