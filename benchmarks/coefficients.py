@@ -21,6 +21,7 @@ from sgno.models.registry import get_model
 from sgno.models.step import Grid
 from sgno.spectral import norms
 from sgno.study.machine import machine, versions
+from sgno.zoo.find import load
 
 _UPDATES, _REPEATS = 300, 5
 
@@ -44,6 +45,8 @@ def profile() -> dict[str, float]:
         "all, as training starts": milliseconds(*gradient(step)),
         "all, every cap binding": milliseconds(*gradient(capped(step))),
     }
+    for task in ("adv1d", "diff1d", "disp1d", "kdv1d", "ks1d"):
+        found[f"all, trained on {task}"] = milliseconds(*gradient(load(f"{task}/sgno")))
     parts = mixers(capped(step))
     matrices = tuple(jnp.stack(half, axis=2) for half in (parts[::2], parts[1::2]))
 
