@@ -8,19 +8,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from sgno.models.sgno import SGNO
+from sgno.models.step import AbstractStep
 
 
-def mixers(step: SGNO) -> list[Array]:
-    """The real and the imaginary part of every layer's mixer, in turn."""
-    return [part for layer in step.layers for part in (layer.mixer.real, layer.mixer.imag)]
+def mixers(step: AbstractStep) -> list[Array]:
+    """The real and the imaginary part of every mixer of an SGNO, in turn."""
+    assert isinstance(step, SGNO)
+    found = [layer.mixer for layer in step.layers if layer.mixer is not None]
+    return [part for mixer in found for part in (mixer.real, mixer.imag)]
 
 
-def capped(step: SGNO) -> SGNO:
+def capped(step: AbstractStep) -> AbstractStep:
     """The same step with every mixer far above its cap, where the norms take longest."""
     return eqx.tree_at(mixers, step, [100 * part for part in mixers(step)])
 
 
-def gradient(step: SGNO) -> tuple[Callable[[PyTree], PyTree], PyTree]:
+def gradient(step: AbstractStep) -> tuple[Callable[[PyTree], PyTree], PyTree]:
     """The gradient of the sum of squares of all coefficients, and the weights that it is taken at."""
     weights, rest = eqx.partition(step, eqx.is_inexact_array)
 
