@@ -159,14 +159,19 @@ def convolution_by_definition(x, w, dilation):
 
 
 @pytest.mark.parametrize("slab_bytes", [2**20, 1])
+@pytest.mark.parametrize(("channels_in", "channels_out"), [(3, 4), (1, 9), (9, 1)])
 @pytest.mark.parametrize(
     ("points", "kernel", "dilation"), [((9,), (5,), 1), ((6, 5), (3, 3), 2), ((4, 3, 5), (3, 1, 3), 1)]
 )
-def test_convolution_is_its_definition(points, kernel, dilation, slab_bytes, monkeypatch):
+def test_convolution_is_its_definition(
+    points, kernel, dilation, channels_in, channels_out, slab_bytes, monkeypatch
+):
+    # A thin input, a thin output and neither: taps are gathered before, or summed after, the product.
     monkeypatch.setattr(convolution, "_SLAB_BYTES", slab_bytes)
     keys = jax.random.split(KEY, 3)
-    x, w = jax.random.normal(keys[0], (3, 2, *points)), jax.random.normal(keys[1], (4, 3, *kernel))
-    g = jax.random.normal(keys[2], (4, 2, *points))
+    x = jax.random.normal(keys[0], (channels_in, 2, *points))
+    w = jax.random.normal(keys[1], (channels_out, channels_in, *kernel))
+    g = jax.random.normal(keys[2], (channels_out, 2, *points))
 
     @jax.jit
     def both(x, w, g):

@@ -2,9 +2,11 @@
 
 Inside a loop of updates XLA's convolution reaches a small part of the rate of its matrix product, which
 stays high as long as the operands stay in the cache (`sgno bench update` compares whole updates). So the
-taps of every axis but the last are gathered into rows (contiguous copies), one product applies all taps at
-once, and the taps of the last axis are summed afterwards (shifted reads). Large arrays are worked on slab
-by slab, and the backward pass gathers again instead of keeping the rows.
+taps of some axes are gathered into rows (contiguous copies), one product applies all taps at once, and the
+taps of the other axes are summed afterwards (shifted reads). Copies are what costs, so a thin input is
+gathered along every axis, a thin output summed along every axis, and for equal channels only the last axis
+is summed. Large arrays are worked on slab by slab, and the backward pass gathers again instead of keeping
+the rows.
 """
 
 import itertools
@@ -16,8 +18,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-# The gathered rows of a slab take about this many bytes, so that they stay in the cache of a core.
-_SLAB_BYTES = 2**21
+# What is gathered or summed of a slab takes about this many bytes, so that it stays in the cache of a core.
+_SLAB_BYTES = 2**22
+# What a shifted sum costs, measured in copies of as many numbers.
+_SUM_COST = 2.3
 
 
 def _pad(x: Array, reach: tuple[int, ...]) -> Array:
@@ -31,7 +35,11 @@ def _num_slabs(row_bytes: int, n: int) -> int:
 
 
 class _Plan:
-    """The shapes of one convolution: `(C, B, *N)` with a kernel `(O, C, *k)`."""
+    """The shapes of one convolution: `(C, B, *N)` with a kernel `(O, C, *k)`.
+
+    Taps of the first `split` axes are gathered before the product, `gathered` copies of C channels; those of
+    the others are summed after it, `summed` copies of O channels.
+    """
 
     def __init__(self, x: Array, w: Array, dilation: int):
         self.C, self.B, *points = x.shape
@@ -40,53 +48,73 @@ class _Plan:
         self.kernel = tuple(kernel)
         self.dilation = dilation
         self.reach = tuple((k - 1) // 2 * dilation for k in kernel)
-        self.lead_taps = math.prod(kernel[:-1])
-        row_bytes = 4 * self.lead_taps * self.C * self.B * math.prod(points)
-        # One-dimensional grids have no leading axis to cut, and fit whole.
-        self.slabs = _num_slabs(row_bytes, points[0]) if len(points) > 1 else 1
+        d = len(kernel)
+        self.split = min((d, d - 1, 0), key=self._cost)
+        self.gathered, self.summed = self._copies(self.split)
+        row_bytes = 4 * max(self.gathered * self.C, self.summed * self.O) * self.B * math.prod(points)
+        # One-dimensional grids fit whole.
+        self.slabs = _num_slabs(row_bytes, points[0]) if d > 1 else 1
+        self.size = points[0] // self.slabs
+
+    def _copies(self, split: int) -> tuple[int, int]:
+        return math.prod(self.kernel[:split]), math.prod(self.kernel[split:])
+
+    def _cost(self, split: int) -> float:
+        """Numbers moved by copies and sums, which reach over the padding of the axes that are summed."""
+        gathered, summed = self._copies(split)
+        padded = [n + 2 * r for n, r in zip(self.points, self.reach, strict=True)]
+        size = math.prod((*self.points[:split], *padded[split:]))
+        return size * (gathered * self.C + _SUM_COST * summed * self.O)
 
     def matrix(self, w: Array) -> Array:
-        """The kernel as `(k_last * O, leading taps * C)`."""
-        d = len(self.kernel)
-        return jnp.transpose(w, (d + 1, 0, *range(2, d + 1), 1)).reshape(self.kernel[-1] * self.O, -1)
+        """The kernel as `(summed * O, gathered * C)`."""
+        axes = range(2, w.ndim)
+        order = (*axes[self.split :], 0, *axes[: self.split], 1)
+        return jnp.transpose(w, order).reshape(self.summed * self.O, -1)
 
     def kernel_of(self, matrix: Array) -> Array:
         """The inverse of `matrix`."""
-        d = len(self.kernel)
-        w = matrix.reshape(self.kernel[-1], self.O, *self.kernel[:-1], self.C)
-        return jnp.transpose(w, (1, d + 1, *range(2, d + 1), 0))
+        s, d = self.split, len(self.kernel)
+        w = matrix.reshape(*self.kernel[s:], self.O, *self.kernel[:s], self.C)
+        return jnp.transpose(w, (d - s, d + 1, *range(d - s + 1, d + 1), *range(d - s)))
+
+    def _tap_slices(self, axes: range) -> list[tuple[slice, ...]]:
+        """For every tap of these axes, where it reads; the other axes are taken whole."""
+        sizes = (self.size, *self.points[1:])
+        choices = (range(self.kernel[axis]) if axis in axes else (None,) for axis in range(len(sizes)))
+        return [
+            tuple(
+                slice(None) if t is None else slice(t * self.dilation, t * self.dilation + n)
+                for t, n in zip(taps, sizes, strict=True)
+            )
+            for taps in itertools.product(*choices)
+        ]
 
     def rows(self, padded: Array, slab) -> Array:
-        """`(leading taps * C, B, slab, *N[1:-1], N_last + 2 reach)`: the input of every leading tap."""
-        *lead, _ = self.points
-        if not lead:
-            return padded
-        size = lead[0] // self.slabs
-        block = lax.dynamic_slice_in_dim(padded, slab * size, size + 2 * self.reach[0], axis=2)
-        sizes = (size, *lead[1:])
-        taps = []
-        for tap in itertools.product(*(range(k) for k in self.kernel[:-1])):
-            start = (0, 0, *(t * self.dilation for t in tap), 0)
-            stop = (
-                self.C,
-                self.B,
-                *(t * self.dilation + n for t, n in zip(tap, sizes, strict=True)),
-                block.shape[-1],
-            )
-            taps.append(lax.slice(block, start, stop))
-        return jnp.concatenate(taps, axis=0)
+        """The input of every gathered tap: `(gathered * C, B, *slab)`, still padded along the other axes."""
+        block = padded
+        if self.slabs > 1:
+            wanted = self.size + 2 * self.reach[0]
+            block = lax.dynamic_slice_in_dim(padded, slab * self.size, wanted, axis=2)
+        taps = self._tap_slices(range(self.split))
+        return jnp.concatenate([block[(..., *tap)] for tap in taps], axis=0)
 
-    def sum_last(self, y: Array) -> Array:
-        """Sum the taps of the last axis: `(k_last, O, ..., N_last + 2 reach) -> (O, ..., N_last)`."""
-        n, step = self.points[-1], self.dilation
-        taps = [lax.slice_in_dim(y[t], t * step, t * step + n, axis=-1) for t in range(self.kernel[-1])]
-        return reduce(jnp.add, taps)
+    def sum_taps(self, y: Array) -> Array:
+        """Sum over the taps that were not gathered: `(summed, O, B, *padded slab) -> (O, B, *slab)`."""
+        taps = self._tap_slices(range(self.split, len(self.points)))
+        return reduce(jnp.add, [part[(..., *tap)] for part, tap in zip(y, taps, strict=True)])
 
-    def spread_last(self, g: Array) -> Array:
-        """The adjoint of `sum_last`."""
-        width = 2 * self.reach[-1]
-        ends = [(t * self.dilation, width - t * self.dilation) for t in range(self.kernel[-1])]
-        return jnp.stack([jnp.pad(g, (*((0, 0),) * (g.ndim - 1), end)) for end in ends])
+    def spread_taps(self, g: Array) -> Array:
+        """The adjoint of `sum_taps`."""
+        sizes = (self.size, *self.points[1:])
+        spread = []
+        for tap in self._tap_slices(range(self.split, len(self.points))):
+            ends = [
+                (0, 0) if t.start is None else (t.start, n + 2 * reach - t.stop)
+                for t, n, reach in zip(tap, sizes, self.reach, strict=True)
+            ]
+            spread.append(jnp.pad(g, ((0, 0), (0, 0), *ends)))
+        return jnp.stack(spread)
 
 
 def _correlate(x: Array, w: Array, dilation: int) -> Array:
@@ -96,15 +124,14 @@ def _correlate(x: Array, w: Array, dilation: int) -> Array:
     def slab(i):
         rows = plan.rows(padded, i)
         y = matrix @ rows.reshape(rows.shape[0], -1)
-        return plan.sum_last(y.reshape(plan.kernel[-1], plan.O, *rows.shape[1:]))
+        return plan.sum_taps(y.reshape(plan.summed, plan.O, *rows.shape[1:]))
 
     if plan.slabs == 1:
         return slab(0)
-    size = plan.points[0] // plan.slabs
     return lax.fori_loop(
         0,
         plan.slabs,
-        lambda i, out: lax.dynamic_update_slice_in_dim(out, slab(i), i * size, axis=2),
+        lambda i, out: lax.dynamic_update_slice_in_dim(out, slab(i), i * plan.size, axis=2),
         jnp.zeros((plan.O, plan.B, *plan.points), x.dtype),
     )
 
@@ -124,18 +151,17 @@ def _backward(dilation: int, residuals, g: Array):
     g_x = _correlate(g, jnp.flip(w.swapaxes(0, 1), axis=tuple(range(2, w.ndim))), dilation)
     plan = _Plan(x, w, dilation)
     padded = _pad(x, plan.reach)
-    size = plan.points[0] // plan.slabs
 
     def slab(i):
         rows = plan.rows(padded, i)
-        g_slab = g if plan.slabs == 1 else lax.dynamic_slice_in_dim(g, i * size, size, axis=2)
-        spread = plan.spread_last(g_slab)
-        return spread.reshape(plan.kernel[-1] * plan.O, -1) @ rows.reshape(rows.shape[0], -1).T
+        g_slab = g if plan.slabs == 1 else lax.dynamic_slice_in_dim(g, i * plan.size, plan.size, axis=2)
+        spread = plan.spread_taps(g_slab)
+        return spread.reshape(plan.summed * plan.O, -1) @ rows.reshape(rows.shape[0], -1).T
 
     if plan.slabs == 1:
         g_matrix = slab(0)
     else:
-        shape = (plan.kernel[-1] * plan.O, plan.lead_taps * plan.C)
+        shape = (plan.summed * plan.O, plan.gathered * plan.C)
         g_matrix = lax.fori_loop(0, plan.slabs, lambda i, acc: acc + slab(i), jnp.zeros(shape, x.dtype))
     return g_x, plan.kernel_of(g_matrix)
 
