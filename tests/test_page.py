@@ -186,6 +186,14 @@ def test_choosing_another_model_changes_its_picture_and_name(opened):
     _wait(opened, "return document.getElementById('name-b').textContent === 'Linear'")
 
 
+def test_variants_are_drawn_only_when_asked_for(opened):
+    chips = {
+        chip.text: chip.find_element(By.TAG_NAME, "input").is_selected()
+        for chip in opened.find_elements(By.CSS_SELECTOR, "#chips label")
+    }
+    assert chips["SGNO"] and chips["FNO"] and not chips["SGNO, residual update"]
+
+
 def test_a_model_can_be_switched_off_and_the_spectrum_moves_in_time(opened):
     lines = "return document.querySelectorAll('#growth-plot .scatterlayer .trace').length"
     before = opened.execute_script(lines)

@@ -86,6 +86,11 @@ def is_sgno_x(model: str) -> bool:
     return model == SGNO_X or model.startswith("sgno-x-")
 
 
+def is_variant(model: str) -> bool:
+    """SGNO or SGNO-X with a part changed: a row of the ablations, and no rival in the comparison."""
+    return model in ABLATIONS or model.startswith("sgno-x-")
+
+
 def is_baseline(model: str) -> bool:
     return not is_sgno(model)
 

@@ -18,7 +18,7 @@ from sgno.report.fields import (
     pack,
 )
 from sgno.report.groups import Comparison, Group, Row
-from sgno.report.models import ABLATIONS, SGNO, is_sgno_x, label, look, order
+from sgno.report.models import ABLATIONS, SGNO, is_sgno_x, is_variant, label, look, order
 from sgno.report.runs import DIAGNOSTICS
 from sgno.report.tables.ablation import ablation_ratio, ablation_rows
 from sgno.report.tables.spectral import TITLES, comparators, spectral_ratios
@@ -40,7 +40,7 @@ def page_data(comparison: Comparison, store: Store) -> dict[str, Any]:
     models = sorted({model for row in rows for model in row.groups}, key=order)
     samples, notes = _samples(rows, store)
     return {
-        "models": {model: look(model)._asdict() for model in models},
+        "models": {model: {**look(model)._asdict(), "variant": is_variant(model)} for model in models},
         "rows": [_row(row, store, notes) for row in rows],
         "samples": samples,
         "errorScale": {"floor": ERROR_FLOOR, "top": ERROR_TOP},

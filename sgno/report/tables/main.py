@@ -2,7 +2,7 @@
 
 from sgno.report import paper
 from sgno.report.groups import Comparison, Group, Row
-from sgno.report.models import ABLATIONS, LINEAR, SGNO, is_network_baseline, is_sgno_x, label, order
+from sgno.report.models import LINEAR, SGNO, is_network_baseline, is_variant, label, order
 from sgno.report.statistics import ratio
 from sgno.report.tables.table import (
     NOT_RUN,
@@ -22,10 +22,7 @@ _ALWAYS = ("conv", "res", "unet", "dil", "fno", "cno", LINEAR, SGNO, "sgno-match
 def main_columns(comparison: Comparison) -> list[str]:
     """The models of the main table: the paper's, ours, every other baseline there is, and no ablation."""
     present = {model for row in comparison.rows for model in row.groups}
-    wanted = {
-        model for model in present if model not in ABLATIONS and (not is_sgno_x(model) or model == "sgno-x")
-    }
-    return sorted({*_ALWAYS, *wanted}, key=order)
+    return sorted({*_ALWAYS, *(model for model in present if not is_variant(model))}, key=order)
 
 
 def main_table(comparison: Comparison) -> Table:

@@ -81,15 +81,14 @@ function start(select, rows, size) {
 }
 
 /* ---- model chips ---- */
-const HIDDEN = ["sgno-unconstrained", "sgno-residual", "sgno-nocorrection"];
-const shown = new Set(Object.keys(data.models).filter((model) => !HIDDEN.includes(model)));
+const shown = new Set(Object.keys(data.models).filter((model) => !data.models[model].variant));
 const DASH = { solid: "", dot: "2 3", dash: "6 3", longdash: "9 3", dashdot: "6 3 2 3", longdashdot: "9 3 2 3" };
 const SVG = "http://www.w3.org/2000/svg";
 for (const [model, look] of Object.entries(data.models)) {
   const chip = document.createElement("label");
   const box = document.createElement("input");
   box.type = "checkbox"; box.checked = shown.has(model);
-  box.addEventListener("change", () => { box.checked ? shown.add(model) : shown.delete(model); drawGrowth(); drawSpectra(); });
+  box.addEventListener("change", () => { box.checked ? shown.add(model) : shown.delete(model); drawGrowth(); drawSpectra(); drawCost(); });
   const swatch = document.createElementNS(SVG, "svg");
   swatch.setAttribute("width", "24"); swatch.setAttribute("height", "8"); swatch.setAttribute("aria-hidden", "true");
   const line = document.createElementNS(SVG, "line");
@@ -114,10 +113,11 @@ function layout(x, y, more) {
     xaxis: Object.assign({}, axis, x), yaxis: Object.assign({}, axis, { exponentformat: "power" }, y),
   }, more);
 }
-// Whole decades as ticks, unless there is less than about one decade to show.
+// Whole decades as ticks, at most ten or so of them, unless there is less than about one decade to show.
 function logAxis(values) {
   const known = values.filter((v) => v !== null && v > 0);
-  return { type: "log", dtick: Math.max(...known) / Math.min(...known) > 12 ? 1 : undefined };
+  const decades = Math.log10(Math.max(...known) / Math.min(...known));
+  return { type: "log", dtick: decades > 1.08 ? Math.ceil(decades / 10) : undefined };
 }
 const faint = (hex) => hex + "2e";
 const line = (model) => ({ color: colour(model), width: model === "sgno" || model === "sgno-x" ? 3 : 1.8, dash: data.models[model].dash });
@@ -189,7 +189,8 @@ function drawRatios() {
 }
 function drawAblation() {
   if (!data.ablation.length) return;
-  const traces = HIDDEN.filter((model) => data.models[model]).map((model) => ({
+  const variants = Object.keys(data.ablation[0].ratios).filter((model) => data.models[model]);
+  const traces = variants.map((model) => ({
     type: "bar", name: plain(data.models[model].label), marker: { color: colour(model) },
     x: data.ablation.map((r) => plain(r.title)), ...fromParity(data.ablation.map((r) => r.ratios[model] ?? null)),
     hovertemplate: "%{x}: ×%{customdata:.3g}<extra></extra>",
@@ -205,7 +206,7 @@ start($("cost-row"), data.rows, (row) => Object.keys(row.curves).length);
 function drawCost() {
   const row = data.rows.find((r) => r.id === $("cost-row").value);
   if (!row) return;
-  const traces = Object.entries(row.cost).filter(([, c]) => c[0] !== null && c[1] !== null).map(([model, c]) => ({
+  const traces = Object.entries(row.cost).filter(([model, c]) => shown.has(model) && c[0] !== null && c[1] !== null).map(([model, c]) => ({
     type: "scatter", mode: "markers+text", x: [c[0]], y: [c[1]], text: [plain(data.models[model].label)], textposition: "top center", cliponaxis: false, showlegend: false,
     marker: { color: colour(model), size: 13, line: { color: css("--surface"), width: 1 } }, textfont: { color: colour(model) },
     hovertemplate: `${plain(data.models[model].label)}<br>%{x:.3g} s, GMean100 %{y:.3g}, ${c[2].toLocaleString("en")} real numbers<extra></extra>`,
