@@ -103,7 +103,7 @@ def test_lists(tmp_path):
     assert sizes["sgno"] == (56_402, 101_402) and sizes["fno"] == (57_787, 57_787)
     found = json.loads(sgno("tasks", "--json", cwd=tmp_path).stdout)["tasks"]
     assert len(found) == 10
-    assert "30,573" in sgno("models", "--dim", 1, cwd=tmp_path).stderr
+    assert "30,573" in sgno("models", "--dim", 1, cwd=tmp_path).stdout
     assert "sgno run" in sgno("--help", cwd=tmp_path).stdout
 
 

@@ -171,7 +171,7 @@ def test_the_command_lists_them():
     listed = runner.invoke(app, ["zoo", "--json"])
     assert listed.exit_code == 0
     assert [card["name"] for card in json.loads(listed.stdout)["zoo"]] == NAMES
-    assert "ks1d/sgno-x" in runner.invoke(app, ["zoo"]).stderr
-    assert '"sha256"' in runner.invoke(app, ["zoo", "ks1d/sgno-x"]).stderr
+    assert "ks1d/sgno-x" in runner.invoke(app, ["zoo"]).stdout
+    assert '"sha256"' in runner.invoke(app, ["zoo", "ks1d/sgno-x"]).stdout
     wrong = runner.invoke(app, ["zoo", "ks1d/fno"])
     assert wrong.exit_code == 2 and "Did you mean" in wrong.stderr

@@ -1,4 +1,8 @@
-"""What the command line prints: standard error for people, one JSON line on standard output for programs."""
+"""What the command line prints.
+
+What was asked for goes to standard output, a list or with `--json` one line for programs; progress, what
+became of a run, and errors go to standard error.
+"""
 
 import functools
 import json
@@ -12,6 +16,7 @@ from rich.console import Console
 from sgno.errors import InputError, memory_message, storage_error
 
 console = Console(stderr=True, highlight=False)
+answers = Console(highlight=False)
 
 
 def emit_json(content: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from sgno.cli import options
-from sgno.cli.console import console, emit_json
+from sgno.cli.console import answers, console, emit_json
 from sgno.errors import InputError
 
 # States that terms are weighed by.
@@ -57,7 +57,7 @@ def explain(
     content = found.to_json()
     if task is not None and data is None:
         _add_truth(content["curves"], task, loaded.grid)
-    console.print(found.text, soft_wrap=True, markup=False)
+    (console if json else answers).print(found.text, soft_wrap=True, markup=False)
     if out is not None:
         content["files"] = _write(content, out, f"What {weights} learned")
         console.print(f"Figure: {content['files'][0]}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from sgno.cli.console import console, emit_json
+from sgno.cli.console import answers, emit_json
 from sgno.errors import InputError
 
 
@@ -35,7 +35,7 @@ def models(
         settings = ", ".join(f"{k}={v}" for k, v in row["settings"].items() if k != "kind")
         params, real = f"{row['params']:,}", f"{row['params_real']:,}"
         table.add_row(row["name"], f"{row['dim']}D", settings, params, real, row["summary"])
-    console.print(table)
+    answers.print(table)
 
 
 def _rows(dims: list[int]) -> list[dict]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from sgno.cli.console import console, emit_json
+from sgno.cli.console import answers, emit_json
 
 
 def tasks(json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False):
@@ -28,4 +28,4 @@ def tasks(json: Annotated[bool, typer.Option("--json", help="One JSON object on 
         train = f"{task.num_train_samples} x {task.train_steps} steps"
         test = f"{task.num_test_samples} x {task.test_steps} steps"
         table.add_row(name, grid, f"{card.regime}: {card.mechanism}", card.equation, train, test)
-    console.print(table)
+    answers.print(table)

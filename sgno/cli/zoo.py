@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from sgno.cli.console import console, emit_json
+from sgno.cli.console import answers, emit_json
 
 
 def zoo(
@@ -24,7 +24,7 @@ def zoo(
         emit_json({"zoo": [card.to_json() for card in found]})
         return
     if name is not None:
-        console.print_json(data=found[0].to_json())
+        answers.print_json(data=found[0].to_json())
         return
     table = Table(title="Zoo", caption='sgno rollout ks1d/sgno-x ..., or sgno.load("ks1d/sgno-x") in Python')
     for heading in ("name", "grid", "GMean100", "stable step", "seed", "updates", "real numbers", "kB"):
@@ -36,4 +36,4 @@ def zoo(
         updates, real = f"{card.train['updates']:,}", f"{card.params_real:,}"
         size = f"{card.bytes / 1000:.0f}"
         table.add_row(card.name, grid, card.score, stable, seed, updates, real, size)
-    console.print(table)
+    answers.print(table)
