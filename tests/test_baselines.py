@@ -18,6 +18,7 @@ from sgno.models.cno import CNO, CNOConfig, activate
 from sgno.models.convolution import periodic_convolution
 from sgno.models.linear import Linear, LinearConfig
 from sgno.models.step import Grid
+from sgno.models.strided_convolution import strided_convolution, transposed_convolution
 from sgno.spectral.resample import interpolation_matrix, resample
 
 KEY = jax.random.key(0)
@@ -107,6 +108,14 @@ def test_batch_agrees_with_apebench_in_value_and_gradient(dims, network):
         np.testing.assert_allclose(a, b, atol=1e-4 * (np.abs(b).max() + 1e-3))
 
 
+@pytest.mark.parametrize("network", [name for name in SMALL if not name.startswith("MLP")])
+def test_no_layer_of_a_batch_is_left_to_the_slow_convolution(network):
+    step = ApebenchConfig(network).build(Grid(1, (16,)), key=KEY)
+    u = jnp.zeros((2, 1, 16))
+    assert "conv_general_dilated" in str(jax.make_jaxpr(jax.vmap(step))(u))
+    assert "conv_general_dilated" not in str(jax.make_jaxpr(step.batch)(u))
+
+
 def test_seeds_can_be_mapped_around_a_batch():
     grid, config = Grid(1, (16,)), ApebenchConfig("Dil;2;4;1;relu")
     u = jax.random.normal(KEY, (3, 1, 16))
@@ -151,7 +160,7 @@ def test_network_that_does_not_fit_the_grid_is_refused(network, points, message)
 def convolution_by_definition(x, w, dilation):
     """Sum over taps of rolled inputs."""
     axes = tuple(range(2, x.ndim))
-    y = 0
+    y = jnp.zeros(())
     for tap in itertools.product(*(range(k) for k in w.shape[2:])):
         shift = tuple(dilation * ((k - 1) // 2 - t) for t, k in zip(tap, w.shape[2:], strict=True))
         y += jnp.einsum("oc,c...->o...", w[(..., *tap)], jnp.roll(x, shift, axes))
@@ -183,7 +192,38 @@ def test_convolution_is_its_definition(
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("coarse", "kernel", "stride"), [((4,), (3,), 2), ((3, 2), (3, 5), 3), ((2, 3, 2), (3, 3, 3), 2)]
+)
+def test_strided_and_transposed_convolutions_are_their_definitions(coarse, kernel, stride):
+    d = len(coarse)
+    keys = jax.random.split(KEY, 4)
+    fine = tuple(stride * n for n in coarse)
+    every = (..., *(slice(None, None, stride),) * d)
+    w = jax.random.normal(keys[0], (4, 3, *kernel))
+    definitions = {
+        strided_convolution: (fine, lambda x, w: convolution_by_definition(x, w, 1)[every]),
+        transposed_convolution: (
+            coarse,
+            lambda x, w: convolution_by_definition(jnp.zeros((*x.shape[:2], *fine)).at[every].set(x), w, 1),
+        ),
+    }
+    for ours, (points, definition) in definitions.items():
+        x = jax.random.normal(keys[1], (3, 2, *points))
+
+        def both(x, w, ours=ours, definition=definition):
+            y, vjp = jax.vjp(definition, x, w)
+            ours_y, ours_vjp = jax.vjp(lambda x, w: ours(x, w, stride), x, w)
+            g = jax.random.normal(keys[2], y.shape)
+            return (ours_y, *ours_vjp(g)), (y, *vjp(g))
+
+        for a, b in zip(*jax.jit(both)(x, w), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-4)
+
+
 def test_convolution_refuses_kernels_that_do_not_fit():
+    with pytest.raises(ValueError, match="multiple of 2"):
+        strided_convolution(jnp.zeros((1, 1, 7)), jnp.zeros((1, 1, 3)), 2)
     with pytest.raises(ValueError, match="odd"):
         periodic_convolution(jnp.zeros((1, 1, 8)), jnp.zeros((1, 1, 2)))
     with pytest.raises(ValueError, match="does not fit"):

@@ -12,16 +12,15 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import pdequinox
 from apebench.components import activation_fn_dict, architecture_dict
-from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.errors import InputError, unknown_name
 from sgno.models.config import ModelConfig
 from sgno.models.convolution import periodic_convolution
 from sgno.models.step import AbstractStep, Grid, cached_states
+from sgno.models.strided_convolution import strided_convolution, transposed_convolution
 
 # The whole numbers between the name and the activation of each architecture that APEBench ships.
 _NUMBERS = {
@@ -43,20 +42,32 @@ def _known(name: str, what: str, options: Iterable[str]) -> str:
     return name
 
 
+def _convolution(x: Array, w: Array, dilation: int) -> Array:
+    return periodic_convolution(x, w, dilation=dilation)
+
+
 @cache
-def _convolution(dilation: int) -> Callable[[Array, Array], Array]:
-    """A convolution of one sample whose `vmap` is the convolution of many, in the layout that suits it."""
+def _one_sample(
+    convolution: Callable[[Array, Array, int], Array], number: int
+) -> Callable[[Array, Array], Array]:
+    """A convolution of one sample whose `vmap` is the convolution of many, in the layout that suits it.
+
+    **Arguments:**
+
+    - `convolution`: of `(channels, batch, *points)` with a kernel and a dilation or a stride.
+    - `number`: that dilation or stride.
+    """
 
     @jax.custom_batching.custom_vmap
     def convolve(x, w):
-        return periodic_convolution(x[:, None], w, dilation=dilation)[:, 0]
+        return convolution(x[:, None], w, number)[:, 0]
 
     @convolve.def_vmap
     def _(axis_size, in_batched, x, w):
         del axis_size
         if in_batched != [True, False]:
             return jax.vmap(convolve.fun, in_axes=tuple(0 if b else None for b in in_batched))(x, w), True
-        return periodic_convolution(x.swapaxes(0, 1), w, dilation=dilation).swapaxes(0, 1), True
+        return convolution(x.swapaxes(0, 1), w, number).swapaxes(0, 1), True
 
     return convolve
 
@@ -67,19 +78,21 @@ class _Convolution(eqx.Module):
     conv: Any
 
     def __call__(self, x: Float[Array, "channels *points"]) -> Float[Array, "channels_out *points_out"]:
-        y = _convolution(self.conv.dilation[0])(x, self.conv.weight)
-        y = y if self.conv.bias is None else y + self.conv.bias
-        return y[(slice(None), *(slice(None, None, stride) for stride in self.conv.stride))]
+        stride, dilation = self.conv.stride[0], self.conv.dilation[0]
+        if stride == 1:
+            y = _one_sample(_convolution, dilation)(x, self.conv.weight)
+        else:
+            y = _one_sample(strided_convolution, stride)(x, self.conv.weight)
+        return y if self.conv.bias is None else y + self.conv.bias
 
 
 class _TransposedConvolution(eqx.Module):
-    """The same for a transposed convolution: zeros between the points, then a convolution."""
+    """The same for a transposed convolution."""
 
     conv: Any
 
     def __call__(self, x: Float[Array, "channels *points"]) -> Float[Array, "channels_out *points_out"]:
-        between = [(0, stride - 1, stride - 1) for stride in self.conv.stride]
-        y = _convolution(1)(lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *between]), self.conv.weight)
+        y = _one_sample(transposed_convolution, self.conv.stride[0])(x, self.conv.weight)
         return y if self.conv.bias is None else y + self.conv.bias
 
 
@@ -88,6 +101,17 @@ _FASTER = {
     pdequinox.conv.PointwiseLinearConv: _Convolution,
     pdequinox.conv.PhysicsConvTranspose: _TransposedConvolution,
 }
+
+
+def _base(part: Any) -> type | None:
+    """Which of these layers `part` is; pdequinox's blocks derive from them and call them as they are."""
+    return next((c for c in _FASTER if isinstance(part, c) and type(part).__call__ is c.__call__), None)
+
+
+def _faster(part: Any) -> Any:
+    """The faster form of a layer that has one, and anything else as it is."""
+    base = _base(part)
+    return part if base is None else _FASTER[base](part)
 
 
 class ApebenchStep(AbstractStep):
@@ -107,10 +131,7 @@ class ApebenchStep(AbstractStep):
         return cached_states(points)
 
     def batch(self, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
-        def faster(part):
-            return _FASTER[type(part)](part) if type(part) in _FASTER else part
-
-        network = jax.tree.map(faster, self.network, is_leaf=lambda part: type(part) in _FASTER)
+        network = jax.tree.map(_faster, self.network, is_leaf=lambda part: _base(part) is not None)
         return jax.vmap(network)(u)
 
 
