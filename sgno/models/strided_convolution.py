@@ -53,8 +53,8 @@ def _scatter(y: Array, stride: int) -> Array:
 def _down(x: Array, w: Array, stride: int) -> Array:
     if any(n % stride for n in x.shape[2:]):
         raise ValueError(
-            f"A convolution with stride {stride} needs a multiple of {stride} points along every axis, but the "
-            f"grid has {'x'.join(map(str, x.shape[2:]))}."
+            f"A convolution with stride {stride} needs a multiple of {stride} points along every axis, but "
+            f"the grid has {'x'.join(map(str, x.shape[2:]))}."
         )
     matrix = jnp.moveaxis(w, 1, -1).reshape(len(w), -1)
     coarse = (n // stride for n in x.shape[2:])
