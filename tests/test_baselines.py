@@ -193,7 +193,7 @@ def test_convolution_is_its_definition(
 
 
 @pytest.mark.parametrize(
-    ("coarse", "kernel", "stride"), [((4,), (3,), 2), ((3, 2), (3, 5), 3), ((2, 3, 2), (3, 3, 3), 2)]
+    ("coarse", "kernel", "stride"), [((4,), (3,), 2), ((3, 2), (1, 5), 3), ((2, 3, 2), (3, 3, 3), 2)]
 )
 def test_strided_and_transposed_convolutions_are_their_definitions(coarse, kernel, stride):
     d = len(coarse)
@@ -222,6 +222,8 @@ def test_strided_and_transposed_convolutions_are_their_definitions(coarse, kerne
 
 
 def test_convolution_refuses_kernels_that_do_not_fit():
+    with pytest.raises(ValueError, match="odd"):
+        transposed_convolution(jnp.zeros((1, 1, 4)), jnp.zeros((1, 1, 2)), 2)
     with pytest.raises(ValueError, match="multiple of 2"):
         strided_convolution(jnp.zeros((1, 1, 7)), jnp.zeros((1, 1, 3)), 2)
     with pytest.raises(ValueError, match="odd"):

@@ -78,11 +78,12 @@ class _Convolution(eqx.Module):
     conv: Any
 
     def __call__(self, x: Float[Array, "channels *points"]) -> Float[Array, "channels_out *points_out"]:
-        stride, dilation = self.conv.stride[0], self.conv.dilation[0]
-        if stride == 1:
-            y = _one_sample(_convolution, dilation)(x, self.conv.weight)
+        strides, dilations = set(self.conv.stride), set(self.conv.dilation)
+        if strides != {1} and len(strides) == 1 and dilations == {1}:
+            y = _one_sample(strided_convolution, *strides)(x, self.conv.weight)
         else:
-            y = _one_sample(strided_convolution, stride)(x, self.conv.weight)
+            y = _one_sample(_convolution, self.conv.dilation[0])(x, self.conv.weight)
+            y = y[(slice(None), *(slice(None, None, stride) for stride in self.conv.stride))]
         return y if self.conv.bias is None else y + self.conv.bias
 
 

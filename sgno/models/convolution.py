@@ -117,6 +117,17 @@ class _Plan:
         return jnp.stack(spread)
 
 
+def check_odd(w: Array) -> None:
+    """**Raises:** `ValueError` if a kernel has no centre."""
+    if any(k % 2 == 0 for k in w.shape[2:]):
+        raise ValueError(f"A centred kernel has an odd number of taps per axis, but w has shape {w.shape}.")
+
+
+def reversed_kernel(w: Array) -> Array:
+    """The kernel of the transpose of a periodic convolution, which is a periodic convolution too."""
+    return jnp.flip(w.swapaxes(0, 1), axis=tuple(range(2, w.ndim)))
+
+
 def _correlate(x: Array, w: Array, dilation: int) -> Array:
     plan = _Plan(x, w, dilation)
     matrix, padded = plan.matrix(w), _pad(x, plan.reach)
@@ -147,8 +158,7 @@ def _forward(x: Array, w: Array, dilation: int):
 
 def _backward(dilation: int, residuals, g: Array):
     x, w = residuals
-    # The transpose of a periodic convolution is the convolution with the kernel reversed.
-    g_x = _correlate(g, jnp.flip(w.swapaxes(0, 1), axis=tuple(range(2, w.ndim))), dilation)
+    g_x = _correlate(g, reversed_kernel(w), dilation)
     plan = _Plan(x, w, dilation)
     padded = _pad(x, plan.reach)
 
@@ -185,8 +195,7 @@ def periodic_convolution(
 
     **Raises:** `ValueError` if the kernel has an even number of taps or does not fit the input.
     """
-    if any(k % 2 == 0 for k in w.shape[2:]):
-        raise ValueError(f"A centred kernel has an odd number of taps per axis, but w has shape {w.shape}.")
+    check_odd(w)
     if w.ndim != x.ndim or w.shape[1] != x.shape[0]:
         raise ValueError(
             f"A kernel of shape {w.shape} (channels out, channels in, *taps) does not fit an input of shape "

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from sgno.models.convolution import check_odd, reversed_kernel
+
 
 def _gather(x: Array, kernel: tuple[int, ...], stride: int) -> Array:
     """`x_c(stride i + t - centre)` for every tap t: `(taps * C, batch and coarse points)`."""
@@ -40,7 +42,7 @@ def _scatter(y: Array, stride: int) -> Array:
     phases = []
     for phase in itertools.product(range(stride), repeat=d):
         reached = (_taps_of(p, k, stride) for p, k in zip(phase, kernel, strict=True))
-        parts = []
+        parts = [jnp.zeros(y.shape[d:], y.dtype)]
         for choice in itertools.product(*reached):
             tap, shift = zip(*choice, strict=True)
             parts.append(jnp.roll(y[tap], [-s for s in shift], axes))
@@ -56,19 +58,17 @@ def _down(x: Array, w: Array, stride: int) -> Array:
             f"A convolution with stride {stride} needs a multiple of {stride} points along every axis, but "
             f"the grid has {'x'.join(map(str, x.shape[2:]))}."
         )
+    check_odd(w)
     matrix = jnp.moveaxis(w, 1, -1).reshape(len(w), -1)
     coarse = (n // stride for n in x.shape[2:])
     return (matrix @ _gather(x, w.shape[2:], stride)).reshape(len(w), x.shape[1], *coarse)
 
 
 def _up(x: Array, w: Array, stride: int) -> Array:
+    check_odd(w)
     matrix = jnp.moveaxis(w, (0, 1), (-2, -1)).reshape(-1, len(x))
     y = matrix @ x.reshape(len(x), -1)
     return _scatter(y.reshape(*w.shape[2:], len(w), *x.shape[1:]), stride)
-
-
-def _reverse(w: Array) -> Array:
-    return jnp.flip(w.swapaxes(0, 1), axis=tuple(range(2, w.ndim)))
 
 
 def _down_weights(x: Array, g: Array, w: Array, stride: int) -> Array:
@@ -91,7 +91,7 @@ def strided_convolution(
     - `w`: a kernel with an odd number of taps along each axis.
     - `stride`: how many fine points lie on a coarse one.
 
-    **Raises:** `ValueError` if `stride` does not divide the points.
+    **Raises:** `ValueError` if `stride` does not divide the points or the kernel has an even number of taps.
     """
     return _down(x, w, stride)
 
@@ -111,13 +111,14 @@ def transposed_convolution(
 
 def _backward_down(stride: int, residuals, g: Array):
     x, w = residuals
-    return _up(g, _reverse(w), stride), _down_weights(x, g, w, stride)
+    return _up(g, reversed_kernel(w), stride), _down_weights(x, g, w, stride)
 
 
 def _backward_up(stride: int, residuals, g: Array):
     x, w = residuals
-    # sum(g * up(x, w)) = sum(x * down(g, reverse(w)))
-    return _down(g, _reverse(w), stride), _reverse(_down_weights(g, x, _reverse(w), stride))
+    # sum(g * up(x, w)) = sum(x * down(g, reversed w))
+    reverse = reversed_kernel(w)
+    return _down(g, reverse, stride), reversed_kernel(_down_weights(g, x, reverse, stride))
 
 
 strided_convolution.defvjp(lambda x, w, stride: (_down(x, w, stride), (x, w)), _backward_down)
