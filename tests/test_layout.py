@@ -15,6 +15,7 @@ ORDER = [
     "errors",
     "locks",
     "files",
+    "memory",
     "plain",
     "spectral",
     "models",

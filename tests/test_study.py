@@ -21,14 +21,15 @@ from sgno.data.trajectories import Trajectories
 from sgno.errors import InputError
 from sgno.files import load_arrays
 from sgno.locks import claim
+from sgno.memory import forget_peak, peak_bytes
 from sgno.models.registry import MODELS, SGNO_X_ABLATIONS, get_model
 from sgno.models.step import Grid
+from sgno.study import compilation
 from sgno.study.estimate import Timing, estimate, timing_id
 from sgno.study.executor import Event, News, run_study
 from sgno.study.job import Job, run_job
 from sgno.study.live import Board, Watcher, duration
 from sgno.study.local import LocalProcesses
-from sgno.study.memory import peak_bytes, reset_peak
 from sgno.study.plan import Row, make_jobs
 from sgno.study.presets import (
     ABLATION_TASKS,
@@ -330,10 +331,27 @@ def test_the_peak_of_a_job_is_its_own():
     large = np.ones(30_000_000)
     with_it = peak_bytes()
     del large
-    reset_peak()
+    forget_peak()
     without = peak_bytes()
     assert with_it is not None and without is not None
     assert with_it - without > 200_000_000
+
+
+def test_a_process_that_holds_much_lets_go_of_compiled_programs(monkeypatch):
+    traced = []
+
+    @jax.jit
+    def program(x):
+        traced.append(x)
+        return x + 1
+
+    def traces(most_kept: int) -> int:
+        monkeypatch.setattr(compilation, "_MOST_KEPT_BYTES", most_kept)
+        compilation.forget_programs()
+        program(1.0)
+        return len(traced)
+
+    assert [traces(10**15), traces(10**15), traces(0), traces(10**15)] == [1, 1, 2, 2]
 
 
 def test_training_never_looks_at_the_test_part(tmp_path):

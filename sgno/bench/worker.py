@@ -11,7 +11,7 @@ import time
 from typing import IO
 
 from sgno.bench.cases import Case
-from sgno.bench.memory import forget_peak, peak_megabytes
+from sgno.memory import forget_peak, give_back, peak_bytes
 
 
 class Finished(Exception):
@@ -28,15 +28,20 @@ class Meter:
     def tick(self, units: int) -> None:
         """Report the seconds since the last tick, in which `units` pieces of work were done."""
         seconds = time.perf_counter() - self._resumed
-        self.say(seconds=seconds, units=units, peak_megabytes=peak_megabytes() - self._baseline)
+        self.say(seconds=seconds, units=units, peak_megabytes=_peak_megabytes() - self._baseline)
         if self._go.readline().strip() != "go":
             raise Finished
         # Every repeat counts its own peak, so that the first alone has what compiling takes.
+        give_back()
         forget_peak()
         self._resumed = time.perf_counter()
 
     def say(self, **fields) -> None:
         print(json.dumps(fields), file=self._out, flush=True)
+
+
+def _peak_megabytes() -> float:
+    return (peak_bytes() or 0) / 1e6
 
 
 def main() -> None:
@@ -52,7 +57,7 @@ def main() -> None:
     except MissingSubject as error:
         print(json.dumps({"missing": str(error)}), file=out, flush=True)
         return
-    meter = Meter(out, sys.stdin, peak_megabytes())
+    meter = Meter(out, sys.stdin, _peak_megabytes())
     try:
         work(meter.tick)
     except Finished:

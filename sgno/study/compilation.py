@@ -1,8 +1,13 @@
-"""Keep compiled programs on disk, so that the second run starts at once."""
+"""Compiled programs: kept on disk, so that the second run starts at once, and not for ever in memory."""
 
 from pathlib import Path
 
 import jax
+
+from sgno.memory import give_back, resident_bytes
+
+# A process that holds more than this when a job begins lets go of what earlier jobs compiled.
+_MOST_KEPT_BYTES = 10**9
 
 
 def use_compilation_cache(cache: Path) -> None:
@@ -12,3 +17,20 @@ def use_compilation_cache(cache: Path) -> None:
     """
     jax.config.update("jax_compilation_cache_dir", str(cache / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def forget_programs() -> None:
+    """Drop the programs of earlier jobs if this process holds too much.
+
+    JAX keeps whatever it compiled, some hundred megabytes for a job, and a worker may run hundreds of jobs.
+    What a later job needs again it finds on disk.
+    """
+    if _holds_too_much():
+        give_back()
+    if _holds_too_much():
+        jax.clear_caches()
+        give_back()
+
+
+def _holds_too_much() -> bool:
+    return (resident_bytes() or 0) > _MOST_KEPT_BYTES

@@ -27,14 +27,15 @@ from sgno.evaluation.monitor import reference_statistics, summary
 from sgno.evaluation.sample import sample_reference, sample_rollout
 from sgno.evaluation.scores import HORIZON, phase_average
 from sgno.files import content_id, new_folder, save_arrays, seal, write_bytes, write_json
+from sgno.memory import forget_peak, peak_bytes
 from sgno.models.config import ModelConfig
 from sgno.models.count import count_parameters
 from sgno.models.normalised import Normalised, NormalisedConfig
 from sgno.models.registry import config_from_json
 from sgno.models.step import AbstractStep
 from sgno.models.weights import save_weights
+from sgno.study.compilation import forget_programs
 from sgno.study.machine import machine, versions
-from sgno.study.memory import peak_bytes, reset_peak
 from sgno.study.store import Store
 from sgno.tasks import Task
 from sgno.training.config import TrainConfig
@@ -145,7 +146,8 @@ def _run(
     checkpoint_seconds: float,
 ) -> dict[str, Any]:
     started = time.perf_counter()
-    reset_peak()
+    forget_programs()
+    forget_peak()
     data = load_data(job.task, cache) if data is None else data
     units = choose_units(job.normalise, data.moments)
     learned = data.train if units is None else units.apply(data.train)
