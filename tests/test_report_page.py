@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from sgno.report import write_report
 from sgno.report.figures import write_figures
+from sgno.report.figures.panels import drawn_rows
 from sgno.report.readme import BEGIN, END, main, readme_table, update_readme
 from sgno.tasks.catalogue import TASKS
 
@@ -67,6 +68,17 @@ def test_two_thousand_jobs_render_in_ten_seconds_and_fifteen_megabytes(tmp_path)
 
 
 # Figures
+
+
+def test_every_task_has_a_panel_and_a_row_of_few_models_leaves_its_room():
+    networks = ("conv", "fno", "sgno")
+    full = [record(task, model, updates=2_000) for task in TASKS for model in networks]
+    few = [record(task, "sgno-x") for task in TASKS]
+    drawn = drawn_rows(comparison(*few, *full))
+    assert [row.name for row in drawn] == list(TASKS)
+    assert all(set(networks) <= set(row.groups) for row in drawn)
+    # Two budgets with as many models are both worth a look.
+    assert len(drawn_rows(comparison(*(record(updates=updates) for updates in (1_000, 2_000))))) == 2
 
 
 def test_figures_are_written_as_png_and_svg_and_repeat(tmp_path):

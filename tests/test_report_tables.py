@@ -39,6 +39,13 @@ def test_what_was_not_run_is_shown_as_not_run_with_the_papers_number():
     assert cells(found, "advdiff3d")["CNO"].notes == ()
 
 
+def test_a_scenario_of_apebench_is_shown_by_its_key():
+    name = "apebench:phy_gs;num_spatial_dims=1;feed_rate=0.04"
+    (row,) = comparison(record(name)).rows
+    assert row.label == "phy_gs 1D;feed_rate=0.04" and row.title.startswith(row.label)
+    assert any(cells[0].text == "phy_gs 1D;feed_rate=0.04 †" for cells in table([record(name)], "main").rows)
+
+
 def test_a_row_with_another_budget_is_marked():
     found = table([record(updates=2_000)], "main")
     assert any(row[0].text == "ks1d †" for row in found.rows)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from sgno.errors import InputError
 from sgno.report.fields import Frames, load_prediction, load_truth
-from sgno.report.figures.rollout import main_models
+from sgno.report.figures.panels import main_models
 from sgno.report.figures.style import encode, new_figure, plot_curve, styled
 from sgno.report.groups import Row
 from sgno.report.models import label

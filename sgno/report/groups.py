@@ -14,7 +14,7 @@ from sgno.report import paper
 from sgno.report.models import is_baseline, is_network_baseline, order
 from sgno.report.runs import DIAGNOSTICS, Run
 from sgno.report.statistics import Band, Spread, band, spread
-from sgno.tasks.catalogue import TASKS
+from sgno.tasks.catalogue import APEBENCH_PREFIX, TASKS
 
 _BUDGET = {
     "updates": paper.UPDATES,
@@ -101,6 +101,12 @@ class Row:
         return self.task["name"]
 
     @property
+    def label(self) -> str:
+        """The name as it is shown: a scenario of APEBench's is shortened to its key and what was set."""
+        dims = f";num_spatial_dims={self.dims}"
+        return self.name.removeprefix(APEBENCH_PREFIX).replace(dims, f" {self.dims}D")
+
+    @property
     def dims(self) -> int:
         return self.task["num_spatial_dims"]
 
@@ -127,7 +133,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        return f"{self.name} ({self.setting})"
+        return f"{self.label} ({self.setting})"
 
     def best(self, *, networks_only: bool = False) -> Group | None:
         """The strongest baseline of the row; a non-finite one only if all are."""

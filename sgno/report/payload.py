@@ -194,7 +194,7 @@ def _packed(truth: Frames, prediction: Frames) -> dict[str, str]:
 def _ratios(row: Row) -> dict[str, Any]:
     return {
         "title": row.title,
-        "name": row.name,
+        "name": row.label,
         "against": [
             {"model": group.model, "why": why, "ratios": _shown(spectral_ratios(row, group))}
             for group, why in comparators(row)
@@ -210,7 +210,7 @@ def _ablation(row: Row) -> dict[str, Any]:
     ratios = {variant: ablation_ratio(row, variant) for variant in ABLATIONS}
     return {
         "title": row.title,
-        "name": row.name,
+        "name": row.label,
         "ratios": {variant: short(value) for variant, value in ratios.items() if value is not None},
         "nonfinite": [
             variant for variant, value in ratios.items() if value is not None and math.isinf(value)

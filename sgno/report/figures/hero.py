@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from sgno.errors import InputError
 from sgno.report.fields import Frames, load_prediction, load_truth
-from sgno.report.figures.rollout import main_models
+from sgno.report.figures.panels import main_models
 from sgno.report.figures.style import figure_text, new_figure, plot_curve
 from sgno.report.groups import Comparison, Row
 from sgno.report.models import SGNO, label
@@ -45,7 +45,7 @@ def _draw(row: Row, rival: str, truth: Frames, predictions: list[Frames]) -> Fig
     states = [frames.values[:, 0, 0].T for frames in (truth, *predictions)]
     fields = {"truth": states[0], "a": states[1], "b": states[2]}
     titles = {
-        "truth": figure_text(f"{row.name}: reference"),
+        "truth": figure_text(f"{row.label}: reference"),
         "a": label(SGNO),
         "b": figure_text(label(rival)),
     }

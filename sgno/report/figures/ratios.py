@@ -24,7 +24,7 @@ def spectral_figure(comparison: Comparison) -> Figure | None:
     ]
     if not found:
         return None
-    names = [figure_text(f"{row.name}\n/ {label(group.model)}\n{row.setting}") for row, group in found]
+    names = [figure_text(f"{row.label}\n/ {label(group.model)}\n{row.setting}") for row, group in found]
     bars = {
         TITLES[name]: (_COLOURS[name], [spectral_ratios(row, group)[name] for row, group in found])
         for name in DIAGNOSTICS
@@ -37,7 +37,7 @@ def ablation_figure(comparison: Comparison) -> Figure | None:
     rows = [row for row in ablation_rows(comparison) if SGNO in row.groups]
     if not rows:
         return None
-    names = [figure_text(f"{row.name}\n{row.setting}") for row in rows]
+    names = [figure_text(f"{row.label}\n{row.setting}") for row in rows]
     bars = {
         label(variant): (look(variant).light, [ablation_ratio(row, variant) for row in rows])
         for variant in ABLATIONS

@@ -85,25 +85,6 @@ def plot_curve(axes: Axes, group: Group, width: float = 1.4) -> None:
         axes.fill_between(steps, curve.lower, curve.upper, color=style.light, alpha=0.16, linewidth=0)
 
 
-def finish_panels(
-    figure: Figure, panels: Any, used: int, handles: dict[str, Any], *, xlabel: str, ylabel: str
-) -> None:
-    """Hide the panels left over, label the outer ones, and put one legend for all below."""
-    for axes in panels.flat[used:]:
-        axes.set_visible(False)
-    for axes in panels[:, 0]:
-        axes.set_ylabel(ylabel)
-    for axes in panels[-1]:
-        axes.set_xlabel(xlabel)
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=min(6, len(handles)),
-        fontsize=8.5,
-    )
-
-
 # No date inside, so that the same store gives the same file.
 _KINDS: dict[str, dict[str, Any]] = {"png": {"dpi": 200}, "svg": {"metadata": {"Date": None}}}
 

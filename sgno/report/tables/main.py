@@ -54,7 +54,7 @@ def task_cell(row: Row) -> Cell:
     card = CARDS.get(row.name)
     dagger = "" if row.as_paper else " †"
     regime = (f"{card.regime}: {card.mechanism}",) if card else ()
-    return name_cell(row.name + dagger, *regime, row.setting)
+    return name_cell(row.label + dagger, *regime, row.setting)
 
 
 def _row(row: Row, models: list[str]) -> tuple[Cell, ...]:
