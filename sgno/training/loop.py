@@ -103,7 +103,7 @@ def train(
         state = initial_state(step, config, key=key)
     frozen = split(step)[1]
     with feed(trajectories, config, [state.key]) as data:
-        run = _run(state, frozen, data, config, losses, on_progress, mapped=False)
+        run = _run(state, frozen, data, config, losses, on_progress)
     return run.result(eqx.combine(run.state.params, frozen), run.state, run.losses)
 
 
@@ -130,7 +130,7 @@ def train_seeds(
     frozen = [split(step)[1] for step in steps]
     stacked, rest = jax.tree.map(stack, *states), jax.tree.map(stack, *frozen)
     with feed(trajectories, config, keys) as data:
-        run = _run(stacked, rest, data, config, None, on_progress, mapped=True)
+        run = _run(stacked, rest, data, config, None, on_progress, seeds=len(steps))
     results = []
     # On one device first: a seed taken out of an array that is spread over several would make them all meet.
     together = jax.device_put(run.state, jax.local_devices()[0])
@@ -161,18 +161,18 @@ def _run(
     losses: np.ndarray | None,
     on_progress: Callable[[Progress], None] | None,
     *,
-    mapped: bool,
+    seeds: int | None = None,
 ) -> _Run:
-    """Dispatch after dispatch until the last update or until every loss is non-finite."""
-    first = source.at(0)
-    seeds = first.order.shape[1]
-    dispatch = _make_dispatch(config, loss_scale(first.data, config), seeds if mapped else None)
-    del first
+    """Dispatch after dispatch until the last update or until every loss is non-finite.
+
+    With a number of seeds, state and frozen leaves lead with them.
+    """
+    dispatch = _make_dispatch(config, loss_scale(source.at(0).data, config), seeds)
     done = int(jnp.max(state.update))
     # Where the first dispatch leaves its result, or the second would have to be compiled again.
-    state, frozen = (shard_seeds(tree, seeds) if mapped else replicate(tree) for tree in (state, frozen))
+    state, frozen = (shard_seeds(tree, seeds) if seeds else replicate(tree) for tree in (state, frozen))
 
-    history = np.full((config.updates, *((seeds,) if mapped else ())), np.nan)
+    history = np.full((config.updates, *((seeds,) if seeds else ())), np.nan)
     if losses is not None:
         history[:done] = losses[:done]
     chunk, timed_updates, timed_seconds = 1, 0, 0.0
@@ -180,11 +180,11 @@ def _run(
     while done < config.updates and alive:
         start = time.perf_counter()
         data, rows = source.at(done)
-        rows = rows if mapped else rows[:, 0]
+        rows = rows if seeds else rows[:, 0]
         count = min(chunk, len(rows))
         order = np.zeros((_MAX_CHUNK, *rows.shape[1:]), np.int32)
         order[:count] = rows[:count]
-        state, recorded = dispatch(state, frozen, data, shard_batch(jnp.asarray(order), mapped), count)
+        state, recorded = dispatch(state, frozen, data, shard_batch(jnp.asarray(order)), count)
         recorded = np.asarray(recorded, np.float64)[:count]
         elapsed = time.perf_counter() - start
         # The first dispatch compiles, so it says nothing of speed.

@@ -51,12 +51,12 @@ def shard_seeds(tree: PyTree, num_seeds: int) -> PyTree:
     return _put_all(tree, PartitionSpec() if local_mesh(num_seeds) is None else PartitionSpec(_AXIS))
 
 
-def shard_batch(order: Array, mapped: bool) -> Array:
+def shard_batch(order: Array) -> Array:
     """Split the mini-batches `(updates, [seeds,] batch)` over the devices, if they divide the last axis.
 
-    With mapped seeds the seed axis is split instead, where it divides.
+    Where there are seeds and the devices divide them, their axis is split instead.
     """
-    if mapped and local_mesh(order.shape[1]) is not None:
+    if order.ndim == 3 and local_mesh(order.shape[1]) is not None:
         return _put(order, PartitionSpec(None, _AXIS))
     if local_mesh(order.shape[-1]) is not None:
         return _put(order, PartitionSpec(*(None,) * (order.ndim - 1), _AXIS))
