@@ -22,7 +22,7 @@ from sgno.study.machine import machine, versions
 from sgno.tasks import get_task
 
 RESULTS = Path(__file__).parent.parent / "results"
-PAIRS = (("ks1d", "fno"), ("disp1d", "fno"), ("ks1d", "dil"))
+PAIRS = (("ks1d", "fno"), ("disp1d", "fno"), ("ks1d", "dil"), ("ks1d", "unet"))
 SEEDS = (0, 1, 2)
 
 
