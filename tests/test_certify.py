@@ -28,6 +28,7 @@ from sgno.models.sgno import SGNOConfig
 from sgno.models.sgno_x import SGNOXConfig
 from sgno.models.step import AbstractStep, Grid
 from sgno.models.weights import save_weights
+from sgno.precision import enable_x64
 
 KEY = jax.random.PRNGKey(0)
 GRID = Grid(1, (16,))
@@ -192,7 +193,7 @@ def test_float32_stays_within_its_certified_rounding(seeds, x):
         ready = prepared(step)
         u = 3 * jax.random.normal(KEY, (200, *GRID.shape))
         rounded = np.asarray(advanced(ready, u), np.float64)
-        with jax.enable_x64(True):
+        with enable_x64(True):
             wide = jax.tree.map(widened, ready)
             exact = np.asarray(advanced(wide, jnp.asarray(np.asarray(u), jnp.float64)))
         difference = np.sqrt(np.mean((rounded - exact) ** 2, axis=(1, 2)))

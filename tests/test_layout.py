@@ -17,6 +17,7 @@ ORDER = [
     "files",
     "memory",
     "plain",
+    "precision",
     "spectral",
     "models",
     "export",

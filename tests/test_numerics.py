@@ -12,6 +12,7 @@ from sgno.evaluation import evaluate
 from sgno.models.sgno import SGNO, SGNOConfig
 from sgno.models.sgno_x import SGNOXConfig
 from sgno.models.step import Grid
+from sgno.precision import enable_x64
 
 GRID = Grid(1, (16,))
 CORNERS = (0.0, 1e-30, -1e-30, 1e6, -1e6)
@@ -120,7 +121,7 @@ def test_a_rerun_gives_the_same_bits(sgno):
 def test_float64_agrees_with_float32_to_its_precision(sgno):
     reference = np.random.default_rng(0).normal(size=(2, 9, 1, 16)).astype(np.float32)
     single = evaluate(sgno, reference)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         double = evaluate(
             jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), sgno),
             reference,

@@ -21,6 +21,7 @@ from sgno.models.sgno_x.symbols import mode_shape, symbol, to_modes, to_points, 
 from sgno.models.sgno_x.tableau import Tableau, phi3
 from sgno.models.sgno_x.trapping import enter, project
 from sgno.models.step import Grid
+from sgno.precision import enable_x64
 from sgno.training.second_order import polish
 
 KEY = jax.random.key(0)
@@ -197,7 +198,7 @@ def test_two_stages_with_the_true_symbols_are_etdrk2():
 @pytest.mark.parametrize("dispersion", [0.0, 0.01])
 def test_order_of_accuracy(stages, order, dispersion):
     """Against many inner steps, for a real generator (Burgers) and a complex one (Korteweg-de Vries)."""
-    with jax.enable_x64(True):
+    with enable_x64(True):
         u = jnp.asarray(0.5 * smooth(KEY)[0], jnp.float64)
 
         def result(inner_steps, stages=stages):

@@ -18,6 +18,7 @@ from sgno.errors import InputError
 from sgno.models.linear import LinearConfig
 from sgno.models.sgno import SGNOConfig
 from sgno.models.step import AbstractStep, Grid, chunk_size
+from sgno.precision import enable_x64
 from sgno.training import TrainConfig, TrainResult, train, train_seeds
 from sgno.training.batches import batch_plan, take_windows
 from sgno.training.chunks import mean_over_chunks
@@ -175,7 +176,7 @@ def test_a_diverging_loss_is_recorded_not_raised(trajectories):
 
 
 def test_float64_trains_in_float64(trajectories):
-    with jax.enable_x64(True):
+    with enable_x64(True):
         config = dataclasses.replace(CONFIG, precision="float64", updates=3, warmup=1)
         result = train(MODEL.build(GRID, key=KEY), trajectories, config, key=KEY)
         assert {leaf.dtype for leaf in jax.tree.leaves(result.step)} == {np.dtype("float64")}

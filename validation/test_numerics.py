@@ -15,6 +15,7 @@ from tiny_study import result, tiny_job
 from sgno.data import load_trajectories
 from sgno.evaluation import evaluate
 from sgno.models.registry import get_model
+from sgno.precision import enable_x64
 from sgno.study.executor import run_study
 from sgno.study.local import LocalProcesses
 from sgno.study.store import Store
@@ -38,7 +39,7 @@ def test_float32_rollouts_follow_float64_ones(name, tmp_path):
         data.train, key=jax.random.PRNGKey(1)
     )
     single = evaluate(step, data.test)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         wide = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)).astype(_wider(x)), step)
         double = evaluate(wide, data.test, precision="float64")
     # Each step adds a few roundings of 6e-8, which a stable step carries along.

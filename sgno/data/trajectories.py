@@ -141,12 +141,12 @@ def _is_whole(part: np.ndarray, name: str, meta: Any) -> bool:
 
 
 def _generate(task: Task) -> tuple[np.ndarray, np.ndarray]:
-    import jax
+    from sgno.precision import enable_x64
 
     scenario = make_scenario(task)
     try:
         # The benchmark's truth is float32, whatever precision the caller trains in.
-        with jax.enable_x64(False):
+        with enable_x64(False):
             train = np.asarray(scenario.get_train_data())
             test = np.asarray(scenario.get_test_data())
     except (TypeError, ValueError, NotImplementedError) as error:

@@ -34,6 +34,7 @@ from sgno.models.normalised import Normalised, NormalisedConfig
 from sgno.models.registry import config_from_json
 from sgno.models.step import AbstractStep
 from sgno.models.weights import save_weights
+from sgno.precision import enable_x64
 from sgno.study.compilation import forget_programs
 from sgno.study.machine import machine, versions
 from sgno.study.store import Store
@@ -125,7 +126,7 @@ def run_job(
                 return store.record(job.id)
             # A run that somebody took apart would be in the way of the new one.
             shutil.rmtree(folder, ignore_errors=True)
-        with jax.enable_x64(job.train.precision == "float64"):
+        with enable_x64(job.train.precision == "float64"):
             return _run(job, store, cache, data, on_progress, checkpoint_seconds)
 
 
@@ -154,7 +155,7 @@ def _run(
     # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
     init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
     # Drawn in float32 whatever the precision, so that one seed means one start.
-    with jax.enable_x64(False):
+    with enable_x64(False):
         step = job.model.build(data.grid, key=init_key)
         step = step.warm_start(start_part(learned), key=jax.random.fold_in(init_key, 1))
     trained_from = time.perf_counter()
