@@ -23,7 +23,8 @@ def forget_programs() -> None:
     """Drop the programs of earlier jobs if this process holds too much.
 
     JAX keeps whatever it compiled, some hundred megabytes for a job, and a worker may run hundreds of jobs.
-    What a later job needs again it finds on disk.
+    What a later job needs again it finds on disk. Called by the command line and by workers between two jobs:
+    in a process of the user's, the programs are the user's.
     """
     if _holds_too_much():
         give_back()

@@ -35,7 +35,6 @@ from sgno.models.registry import config_from_json
 from sgno.models.step import AbstractStep
 from sgno.models.weights import save_weights
 from sgno.precision import enable_x64
-from sgno.study.compilation import forget_programs
 from sgno.study.machine import machine, versions
 from sgno.study.store import Store
 from sgno.tasks import Task
@@ -147,7 +146,6 @@ def _run(
     checkpoint_seconds: float,
 ) -> dict[str, Any]:
     started = time.perf_counter()
-    forget_programs()
     forget_peak()
     data = load_data(job.task, cache) if data is None else data
     units = choose_units(job.normalise, data.moments)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sgno.errors import StorageError, memory_message
-from sgno.study.compilation import use_compilation_cache
+from sgno.study.compilation import forget_programs, use_compilation_cache
 from sgno.study.estimate import measure
 from sgno.study.job import Job, run_job
 from sgno.study.store import Store
@@ -27,6 +27,7 @@ def perform(call: dict[str, Any], tell: Tell) -> dict[str, Any]:
     job, cache = Job.from_json(call["job"]), Path(call["cache"])
     store = Store(call["store"])
     use_compilation_cache(cache)
+    forget_programs()
     if call["what"] == "measure":
         return _measured(job, store, cache)
     try:
