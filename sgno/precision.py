@@ -3,5 +3,5 @@
 try:
     from jax import enable_x64 as enable_x64
 except ImportError:
-    # Before JAX 0.8, the last for Python 3.10 among them.
-    from jax.experimental import enable_x64 as enable_x64
+    # JAX up to 0.7, the last for Python 3.10 among them.
+    from jax.experimental import enable_x64 as enable_x64  # pyright: ignore[reportAttributeAccessIssue]
