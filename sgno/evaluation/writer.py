@@ -223,10 +223,14 @@ class _Zarr:
     """Arrays of one zarr folder."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Spec]):
-        group = _package("zarr", path).open_group(str(path), mode="w")
+        zarr = _package("zarr", path)
+        zarr.open_group(str(path), mode="w")
         self._specs, self.names = arrays, tuple(arrays)
         self._arrays = {
-            name: group.create_array(name, shape=spec.shape, dtype=spec.dtype, chunks=_chunks(spec))
+            # A group's own way to make an array has another name in zarr 2, the last for Python 3.10.
+            name: zarr.open_array(
+                str(path / name), mode="w", shape=spec.shape, dtype=spec.dtype, chunks=_chunks(spec)
+            )
             for name, spec in arrays.items()
         }
 
