@@ -150,7 +150,7 @@ def container_files(folder: Path) -> Case:
         file.create_dataset("u", data=array, chunks=(1, 3, 1, 8), compression="gzip")
     sound = hdf5.read_bytes()
     root = folder / "u.zarr"
-    zarr.save_array(str(root), array)
+    zarr.create_array(str(root), data=array)
     files = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
     def case(rng: np.random.Generator) -> None:

@@ -38,12 +38,12 @@ def npy(array):
 
 
 def broken_zarr(path):
-    zarr.save_array(str(path), U)
+    zarr.create_array(str(path), data=U)
     (path / "zarr.json").write_text("{")
 
 
 def missing_chunk_codec(path):
-    zarr.save_array(str(path), U)
+    zarr.create_array(str(path), data=U)
     for chunk in (path / "c").rglob("*"):
         if chunk.is_file():
             chunk.write_bytes(b"not a chunk")

@@ -35,7 +35,7 @@ def write(path, array, key="u"):
     elif path.suffix == ".npz":
         (np.savez_compressed if "packed" in path.stem else np.savez)(path, **{key: array})
     elif path.suffix == ".zarr":
-        zarr.save_group(str(path), **{key: np.ascontiguousarray(array)})
+        zarr.open_group(str(path), mode="w").create_array(key, data=np.ascontiguousarray(array))
     else:
         with h5py.File(path, "w") as file:
             file[key] = array
