@@ -337,6 +337,14 @@ def test_the_peak_of_a_job_is_its_own():
     assert with_it - without > 200_000_000
 
 
+def test_no_kept_job_held_more_than_four_gigabytes():
+    kept = Path(__file__).parent.parent / "results" / "desk" / "jobs"
+    records = [json.loads(path.read_text()) for path in kept.glob("*/record.json")]
+    assert len(records) > 300
+    # The first ones were made before memory was recorded.
+    assert max(record.get("peak_memory_bytes") or 0 for record in records) < 4e9
+
+
 def test_a_process_that_holds_much_lets_go_of_compiled_programs(monkeypatch):
     traced = []
 
