@@ -20,6 +20,7 @@ from task_pictures import chosen_models
 from sgno.errors import InputError
 from sgno.evaluation.sample import stride
 from sgno.report.fields import Frames, as_frames, load_prediction, load_truth
+from sgno.report.figures.panels import drawn_rows
 from sgno.report.figures.style import new_figure, styled
 from sgno.report.groups import Row, compare
 from sgno.report.models import label, look
@@ -178,8 +179,8 @@ def main(wanted: list[str]) -> None:
     store, folder = Store(ROOT / "results" / "desk"), ROOT / "docs" / "gallery"
     folder.mkdir(exist_ok=True)
     rows: dict[str, Row] = {}
-    for row in compare(read_store(store.root).runs).rows:
-        # The first row of a task is the one with the largest budget.
+    for row in drawn_rows(compare(read_store(store.root).runs)):
+        # The first of a task is the one with the largest budget.
         rows.setdefault(row.name, row)
     for name in TASKS:
         if wanted and name not in wanted:
