@@ -1,6 +1,7 @@
 """`sgno reproduce`"""
 
 import contextlib
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,6 +69,9 @@ def reproduce(
     with contextlib.ExitStack() as stack:
         if left:
             store.create()
+            if not chosen.optimise:
+                # The workers are processes of their own: they learn it from the environment.
+                os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
             executor = stack.enter_context(_executor(cluster, workers))
             if estimate:
                 expected = _estimate(left, store, executor, cache, chosen.estimate_seconds)

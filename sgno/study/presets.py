@@ -44,7 +44,8 @@ class Entry(NamedTuple):
 class Preset(NamedTuple):
     """Budgets by number of dimensions, finer grids for the resolution transfer, smaller models if any.
 
-    `estimate_seconds` is how long may be spent on measuring before the start.
+    `estimate_seconds` is how long may be spent on measuring before the start. `optimise` is whether programs
+    are worth the time that compiling them well takes.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Preset(NamedTuple):
     transfer_points: tuple[int, ...]
     estimate_seconds: float
     settings: Mapping[str, Mapping[str, Any]] = {}
+    optimise: bool = True
 
 
 _TINY = {"num_train_samples": 4, "train_steps": 5, "num_test_samples": 2, "test_steps": 6}
@@ -99,6 +101,7 @@ PRESETS: dict[str, Preset] = {
             transfer_points=(24,),
             estimate_seconds=5.0,
             settings=_TINY_MODELS,
+            optimise=False,
         ),
         Preset(
             "desk",
