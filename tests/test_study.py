@@ -21,10 +21,8 @@ from sgno.data.trajectories import Trajectories
 from sgno.errors import InputError
 from sgno.files import load_arrays
 from sgno.locks import claim
-from sgno.memory import forget_peak, peak_bytes
 from sgno.models.registry import MODELS, SGNO_X_ABLATIONS, get_model
 from sgno.models.step import Grid
-from sgno.study import compilation
 from sgno.study.estimate import Timing, estimate, timing_id
 from sgno.study.executor import Event, News, run_study
 from sgno.study.job import Job, run_job
@@ -325,41 +323,6 @@ def test_the_estimate_measures_each_setting_once_and_scales(tmp_path):
     # Without time to measure, nothing is asked of the workers.
     assert estimate(jobs, store, executor, cache=tmp_path, seconds=0.0).measured == 0
     assert len(executor.submitted) == 2
-
-
-def test_the_peak_of_a_job_is_its_own():
-    large = np.ones(30_000_000)
-    with_it = peak_bytes()
-    del large
-    forget_peak()
-    without = peak_bytes()
-    assert with_it is not None and without is not None
-    assert with_it - without > 200_000_000
-
-
-def test_no_kept_job_held_more_than_four_gigabytes():
-    kept = Path(__file__).parent.parent / "results" / "desk" / "jobs"
-    records = [json.loads(path.read_text()) for path in kept.glob("*/record.json")]
-    assert len(records) > 300
-    # The first ones were made before memory was recorded.
-    assert max(record.get("peak_memory_bytes") or 0 for record in records) < 4e9
-
-
-def test_a_process_that_holds_much_lets_go_of_compiled_programs(monkeypatch):
-    traced = []
-
-    @jax.jit
-    def program(x):
-        traced.append(x)
-        return x + 1
-
-    def traces(most_kept: int) -> int:
-        monkeypatch.setattr(compilation, "_MOST_KEPT_BYTES", most_kept)
-        compilation.forget_programs()
-        program(1.0)
-        return len(traced)
-
-    assert [traces(10**15), traces(10**15), traces(0), traces(10**15)] == [1, 1, 2, 2]
 
 
 def test_training_never_looks_at_the_test_part(tmp_path):

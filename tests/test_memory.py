@@ -1,0 +1,45 @@
+"""What a process holds: a job's own peak, the limit of the kept jobs, programs that workers let go of."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from sgno.memory import forget_peak, peak_bytes
+from sgno.study import compilation
+
+
+def test_the_peak_of_a_job_is_its_own():
+    large = np.ones(30_000_000)
+    with_it = peak_bytes()
+    del large
+    forget_peak()
+    without = peak_bytes()
+    assert with_it is not None and without is not None
+    assert with_it - without > 200_000_000
+
+
+def test_no_kept_job_held_more_than_four_gigabytes():
+    kept = Path(__file__).parent.parent / "results" / "desk" / "jobs"
+    records = [json.loads(path.read_text()) for path in kept.glob("*/record.json")]
+    assert len(records) > 300
+    # The first ones were made before memory was recorded.
+    assert max(record.get("peak_memory_bytes") or 0 for record in records) < 4e9
+
+
+def test_a_process_that_holds_much_lets_go_of_compiled_programs(monkeypatch):
+    traced = []
+
+    @jax.jit
+    def program(x):
+        traced.append(x)
+        return x + 1
+
+    def traces(most_kept: int) -> int:
+        monkeypatch.setattr(compilation, "_MOST_KEPT_BYTES", most_kept)
+        compilation.forget_programs()
+        program(1.0)
+        return len(traced)
+
+    assert [traces(10**15), traces(10**15), traces(0), traces(10**15)] == [1, 1, 2, 2]
