@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from sgno.report import write_report
 from sgno.report.figures import write_figures
 from sgno.report.figures.panels import drawn_rows
+from sgno.report.figures.ratios import spectral_figure
 from sgno.report.readme import BEGIN, END, main, readme_table, update_readme
 from sgno.tasks.catalogue import TASKS
 
@@ -68,6 +69,17 @@ def test_two_thousand_jobs_render_in_ten_seconds_and_fifteen_megabytes(tmp_path)
 
 
 # Figures
+
+
+def test_bars_below_parity_are_seen_beside_ones_far_above_it():
+    better, worse = {"energy": 0.01}, {"energy": 1e6}
+    against = [record("adv1d", "fno", diagnostics=dict.fromkeys(better, 1.0))]
+    against += [record("ks1d", "dil", diagnostics=dict.fromkeys(worse, 1.0))]
+    ours = [record("adv1d", diagnostics=better), record("ks1d", diagnostics=worse)]
+    figure = spectral_figure(comparison(*ours, *against))
+    assert figure is not None
+    low, high = figure.axes[0].get_ylim()
+    assert low < 0.01 and high > 1e6
 
 
 def test_every_task_has_a_panel_and_a_row_of_few_models_leaves_its_room():

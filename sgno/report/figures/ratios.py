@@ -48,7 +48,7 @@ def ablation_figure(comparison: Comparison) -> Figure | None:
 def _parity_bars(names: list[str], bars: dict[str, tuple[str, list[float | None]]], title: str) -> Figure:
     figure = new_figure(max(6.0, 1.9 * len(names) + 1.5), 3.8)
     axes = figure.subplots()
-    width = 0.82 / len(bars)
+    width, drawn = 0.82 / len(bars), [1.0]
     for i, (text, (colour, ratios)) in enumerate(bars.items()):
         for j, ratio in enumerate(ratios):
             x = j - 0.41 + (i + 0.5) * width
@@ -57,10 +57,13 @@ def _parity_bars(names: list[str], bars: dict[str, tuple[str, list[float | None]
             if not math.isfinite(ratio) or ratio <= 0:
                 _say_nonfinite(axes, x)
                 continue
+            drawn.append(ratio)
             axes.bar(x, ratio - 1, width * 0.92, bottom=1, color=colour, label=None)
         axes.bar([0], [0], bottom=1, color=colour, label=text)
     axes.axhline(1, color=INK, linewidth=1.2, linestyle=(0, (5, 3)))
     axes.set_yscale("log")
+    # Bars are seen to end at parity by matplotlib itself, which would cut off all that hang below it.
+    axes.set_ylim(min(drawn) / 1.6, max(drawn) * 1.6)
     axes.set_xticks(range(len(names)), names, fontsize=7.5)
     axes.grid(axis="x", visible=False)
     axes.set_ylabel(title)
