@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from sgno.bench.coefficients import capped, gradient, many, mixers
-from sgno.models.mixer import excesses
-from sgno.models.registry import get_model
-from sgno.models.step import Grid
+from benchmarks.speed.coefficients import capped, gradient, many, mixers
+from sgno.grid import Grid
+from sgno.lab.machine import machine, versions
+from sgno.lab.zoo.find import load
+from sgno.nn.mixer import excesses
+from sgno.registry import get_model
 from sgno.spectral import norms
-from sgno.study.machine import machine, versions
-from sgno.zoo.find import load
 
 _UPDATES, _REPEATS = 300, 5
 

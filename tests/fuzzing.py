@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from synthetic_store import fill_store, record
 
-from sgno.data.layout import parse_layout
-from sgno.data.source import open_source
-from sgno.data.trajectories import _read
 from sgno.errors import InputError
-from sgno.files import checksum, load_arrays, save_arrays
-from sgno.models.registry import config_from_json, get_model, with_settings
-from sgno.models.weights import load_weights
-from sgno.report.frontier import read_frontier
-from sgno.report.page import write_report
-from sgno.report.runs import parse_run
-from sgno.study.job import Job
-from sgno.tasks import TASKS, Task, get_task
+from sgno.io.files import checksum, load_arrays, save_arrays
+from sgno.io.layout import parse_layout
+from sgno.io.source import open_source
+from sgno.lab.data.trajectories import _read
+from sgno.lab.job import Job
+from sgno.lab.report.frontier import read_frontier
+from sgno.lab.report.page import write_report
+from sgno.lab.report.runs import parse_run
+from sgno.lab.tasks import TASKS, Task, get_task
+from sgno.registry import config_from_json, get_model, with_settings
 from sgno.training.config import TrainConfig
+from sgno.weights import load_weights
 
 Case = Callable[[np.random.Generator], None]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"

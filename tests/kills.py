@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgno.study.store import Store
+from sgno.lab.store import Store
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["apebench", "sgno.cli.run", "sgno.study.job", "sgno.study.local"])
+_FORKS.set_forkserver_preload(["apebench", "sgno.cli.run", "sgno.lab.job", "sgno.lab.local"])
 
 Start = Callable[[], BaseProcess]
 

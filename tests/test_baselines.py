@@ -12,14 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sgno.models import convolution
-from sgno.models.apebench_adapter import ApebenchConfig
-from sgno.models.cno import CNO, CNOConfig, activate
-from sgno.models.convolution import periodic_convolution
-from sgno.models.linear import Linear, LinearConfig
-from sgno.models.step import Grid
-from sgno.models.strided_convolution import strided_convolution, transposed_convolution
+from sgno.grid import Grid
+from sgno.identify import warm_start
+from sgno.nn import convolution
+from sgno.nn.apebench_adapter import ApebenchConfig
+from sgno.nn.cno import CNO, CNOConfig, activate
+from sgno.nn.convolution import periodic_convolution
+from sgno.nn.linear import Linear, LinearConfig
+from sgno.nn.strided_convolution import strided_convolution, transposed_convolution
 from sgno.spectral.resample import interpolation_matrix, resample
+from sgno.step import batch, fast_batch, trainable
 
 KEY = jax.random.key(0)
 
@@ -93,14 +95,14 @@ def test_network_is_bit_for_bit_that_of_apebench(network):
 def test_batch_agrees_with_apebench_in_value_and_gradient(dims, network):
     step = ApebenchConfig(network).build(Grid(2, (8,) * dims), key=KEY)
     u = jax.random.normal(KEY, (3, 2, *(8,) * dims))
-    weights, static = eqx.partition(step, step.trainable())
+    weights, static = eqx.partition(step, trainable(step))
 
     @jax.jit
     def both(weights):
         step = eqx.combine(weights, static)
-        fast = jax.value_and_grad(lambda w: jnp.sum(eqx.combine(w, static).batch(u) ** 2))(weights)
+        fast = jax.value_and_grad(lambda w: jnp.sum(fast_batch(eqx.combine(w, static), u) ** 2))(weights)
         slow = jax.value_and_grad(lambda w: jnp.sum(jax.vmap(eqx.combine(w, static))(u) ** 2))(weights)
-        return step.batch(u), jax.vmap(step)(u), fast, slow
+        return fast_batch(step, u), jax.vmap(step)(u), fast, slow
 
     fast_u, slow_u, fast, slow = both(weights)
     np.testing.assert_allclose(fast_u, slow_u, atol=2e-5 * np.abs(slow_u).max())
@@ -113,7 +115,7 @@ def test_no_layer_of_a_batch_is_left_to_the_slow_convolution(network):
     step = ApebenchConfig(network).build(Grid(1, (16,)), key=KEY)
     u = jnp.zeros((2, 1, 16))
     assert "conv_general_dilated" in str(jax.make_jaxpr(jax.vmap(step))(u))
-    assert "conv_general_dilated" not in str(jax.make_jaxpr(step.batch)(u))
+    assert "conv_general_dilated" not in str(jax.make_jaxpr(lambda u: fast_batch(step, u))(u))
 
 
 def test_seeds_can_be_mapped_around_a_batch():
@@ -121,9 +123,9 @@ def test_seeds_can_be_mapped_around_a_batch():
     u = jax.random.normal(KEY, (3, 1, 16))
     keys = jax.random.split(KEY, 2)
     steps = eqx.filter_vmap(lambda key: config.build(grid, key=key))(keys)
-    together = eqx.filter_jit(eqx.filter_vmap(lambda step: step.batch(u)))(steps)
+    together = eqx.filter_jit(eqx.filter_vmap(lambda step: fast_batch(step, u)))(steps)
     for i in range(2):
-        np.testing.assert_allclose(together[i], config.build(grid, key=keys[i]).batch(u), atol=1e-5)
+        np.testing.assert_allclose(together[i], batch(config.build(grid, key=keys[i]), u), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -295,13 +297,13 @@ def cno(request) -> Case:
     config = dataclasses.replace(TINY, num_residual=0) if request.param == 3 else TINY
     step = config.build(Grid(2, points), key=KEY)
     u = resample(jax.random.normal(KEY, (3, 2, *(7, 5, 3)[: request.param])), points)
-    return Case(step, jax.jit(lambda u: step.batch(u)), u)
+    return Case(step, jax.jit(lambda u: batch(step, u)), u)
 
 
 def test_every_weight_of_cno_receives_a_gradient(cno):
     probe = jnp.cos(jnp.arange(cno.u.size, dtype=cno.u.dtype)).reshape(cno.u.shape)
-    weights, static = eqx.partition(cno.step, cno.step.trainable())
-    gradient = jax.jit(jax.grad(lambda w: jnp.sum(probe * eqx.combine(w, static).batch(cno.u))))(weights)
+    weights, static = eqx.partition(cno.step, trainable(cno.step))
+    gradient = jax.jit(jax.grad(lambda w: jnp.sum(probe * batch(eqx.combine(w, static), cno.u))))(weights)
     gradient, weights = jax.tree.leaves(gradient), jax.tree.leaves(weights)
     assert len(gradient) == len(weights)
     assert all(np.isfinite(g).all() and (np.abs(g) > 0).all() for g in gradient)
@@ -371,12 +373,12 @@ def test_linear_recovers_advection_diffusion(points):
     k = wavenumbers(points)
     symbol = np.exp(sum(-0.3j * (axis + 1) * k_axis - 0.05 * k_axis**2 for axis, k_axis in enumerate(k)))
     data = evolve(random_states(points, 1, highest), symbol[None, None], 4).astype(np.float32)
-    step = LinearConfig().build(Grid(1, points), key=KEY).warm_start(data, key=KEY)
+    step = warm_start(LinearConfig().build(Grid(1, points), key=KEY), data, key=KEY)
     M = np.asarray(step.M_real + 1j * step.M_imag)[0, 0]
     seen = np.max(np.abs(k), axis=0) <= highest
     np.testing.assert_allclose(M[seen], symbol[seen], atol=2e-6)
     assert np.abs(M[~seen]).max() < 0.5
-    np.testing.assert_allclose(step.batch(jnp.asarray(data[:, 0])), data[:, 1], atol=1e-5)
+    np.testing.assert_allclose(batch(step, jnp.asarray(data[:, 0])), data[:, 1], atol=1e-5)
 
 
 def test_linear_recovers_two_coupled_channels():
@@ -387,7 +389,7 @@ def test_linear_recovers_two_coupled_channels():
         [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
     )
     data = evolve(random_states((n,), 2, 7), symbol, 5)
-    step = LinearConfig().build(Grid(2, (n,)), key=KEY).warm_start(data, key=KEY)
+    step = warm_start(LinearConfig().build(Grid(2, (n,)), key=KEY), data, key=KEY)
     np.testing.assert_allclose((step.M_real + 1j * step.M_imag)[..., :8], symbol[..., :8], atol=1e-6)
     assert sum(leaf.size for leaf in jax.tree.leaves(step)) == 2 * 4 * 9
 
@@ -396,7 +398,7 @@ def test_linear_recovers_two_coupled_channels():
 def test_linear_embeds_its_modes_in_a_finer_grid(points, finer):
     symbol = np.exp(-0.1j * sum(wavenumbers(points)))
     data = evolve(random_states(points, 1, 2), symbol[None, None], 3)
-    step = LinearConfig().build(Grid(1, points), key=KEY).warm_start(data, key=KEY)
+    step = warm_start(LinearConfig().build(Grid(1, points), key=KEY), data, key=KEY)
     u = jnp.asarray(data[0, 0], jnp.float32)
     np.testing.assert_allclose(step(resample(u, finer)), resample(step(u), finer), atol=1e-5)
     np.testing.assert_allclose(resample(step(resample(u, finer)), points), step(u), atol=1e-5)
@@ -407,9 +409,9 @@ def test_linear_reads_blocks_of_a_memory_map(tmp_path, monkeypatch):
     data = evolve(random_states((16,), 1, 7), symbol[None, None], 6).astype(np.float32)
     np.save(tmp_path / "u.npy", data)
     step = LinearConfig().build(Grid(1, (16,)), key=KEY)
-    whole = step.warm_start(jnp.asarray(data), key=KEY)
-    monkeypatch.setattr("sgno.models.linear._BLOCK_BYTES", 2 * 8 * 16)
-    mapped = step.warm_start(np.load(tmp_path / "u.npy", mmap_mode="r"), key=KEY)
+    whole = warm_start(step, jnp.asarray(data), key=KEY)
+    monkeypatch.setattr("sgno.identify.linear._BLOCK_BYTES", 2 * 8 * 16)
+    mapped = warm_start(step, np.load(tmp_path / "u.npy", mmap_mode="r"), key=KEY)
     np.testing.assert_allclose(mapped.M_real, whole.M_real, atol=1e-7)
     np.testing.assert_allclose(mapped.M_imag, whole.M_imag, atol=1e-7)
 
@@ -418,17 +420,17 @@ def test_linear_asks_for_no_training_and_starts_as_the_identity():
     config = LinearConfig()
     step = config.build(Grid(1, (10,)), key=KEY)
     assert config.recipe() == {"updates": 0}
-    assert not any(jax.tree.leaves(step.trainable()))
+    assert not any(jax.tree.leaves(trainable(step)))
     u = jax.random.normal(KEY, (1, 10))
     np.testing.assert_allclose(step(u), u, atol=1e-6)
 
 
 def test_linear_says_what_is_wrong_with_its_data():
-    step = Linear(Grid(1, (10,)), 1e-12)
+    step = Linear(LinearConfig(), Grid(1, (10,)))
     with pytest.raises(ValueError, match="grid that the step was built for"):
-        step.warm_start(np.zeros((2, 3, 1, 12), np.float32), key=KEY)
+        warm_start(step, np.zeros((2, 3, 1, 12), np.float32), key=KEY)
     with pytest.raises(ValueError, match="not finite"):
-        step.warm_start(np.full((2, 3, 1, 10), np.nan, np.float32), key=KEY)
+        warm_start(step, np.full((2, 3, 1, 10), np.nan, np.float32), key=KEY)
     with pytest.raises(ValueError, match="channels"):
         step(jnp.zeros((2, 10)))
     with pytest.raises(ValueError, match="ridge"):

@@ -5,15 +5,15 @@ import math
 
 import pytest
 
-from sgno.bench.cases import Case, Group, Loop, full, quick
-from sgno.bench.flops import update_flops
-from sgno.bench.run import run_benchmark, select
-from sgno.bench.summary import growth, matmul_rate, rollout_seconds, speed_ratios, summarise
-from sgno.bench.text import lines
-from sgno.bench.timing import measure
-from sgno.bench.works import repeat
+from benchmarks.speed.cases import Case, Group, Loop, full, quick
+from benchmarks.speed.flops import update_flops
+from benchmarks.speed.run import run_benchmark, select
+from benchmarks.speed.summary import growth, matmul_rate, rollout_seconds, speed_ratios, summarise
+from benchmarks.speed.text import lines
+from benchmarks.speed.timing import measure
+from benchmarks.speed.works import repeat
 from sgno.errors import InputError
-from sgno.models.sgno import SGNOConfig
+from sgno.nn.sgno import SGNOConfig
 
 
 def record(case: Case, *times: float, peak: float = 10.0) -> dict:

@@ -14,21 +14,22 @@ from typer.testing import CliRunner
 
 from sgno.cli.app import app
 from sgno.errors import InputError
-from sgno.evaluation.certificates import certify, gather_evidence
-from sgno.evaluation.certificates.bounds import GELU_SLOPE, spectral_norm
-from sgno.evaluation.certificates.evidence import Evidence
-from sgno.evaluation.certificates.horizon import finite_horizon
-from sgno.evaluation.certificates.local import l2, local_lipschitz
-from sgno.evaluation.certificates.sgno import SGNOConstants
-from sgno.evaluation.certificates.sgno_x import SGNOXConstants
-from sgno.evaluation.certificates.words import guaranteed
-from sgno.models.linear import LinearConfig
-from sgno.models.normalised import Normalised
-from sgno.models.sgno import SGNOConfig
-from sgno.models.sgno_x import SGNOXConfig
-from sgno.models.step import AbstractStep, Grid
-from sgno.models.weights import save_weights
+from sgno.grid import Grid
+from sgno.nn.linear import LinearConfig
+from sgno.nn.normalised import Normalised
+from sgno.nn.sgno import SGNOConfig
 from sgno.precision import enable_x64
+from sgno.sgno_x import SGNOXConfig
+from sgno.solve.certificates import certify, gather_evidence
+from sgno.solve.certificates.bounds import GELU_SLOPE, spectral_norm
+from sgno.solve.certificates.evidence import Evidence
+from sgno.solve.certificates.horizon import finite_horizon
+from sgno.solve.certificates.local import l2, local_lipschitz
+from sgno.solve.certificates.sgno import SGNOConstants
+from sgno.solve.certificates.sgno_x import SGNOXConstants
+from sgno.solve.certificates.words import guaranteed
+from sgno.step import Step, batch, prepare
+from sgno.weights import save_weights
 
 KEY = jax.random.PRNGKey(0)
 GRID = Grid(1, (16,))
@@ -41,7 +42,7 @@ def built(config, grid=GRID, seed=0, scale=1.0):
     return jax.tree.map(lambda leaf: scale * leaf if eqx.is_inexact_array(leaf) else leaf, step)
 
 
-def lively(seed=0) -> AbstractStep:
+def lively(seed=0) -> Step:
     """An SGNO-X whose closure really acts: products of strength one in a trapping set of radius about one."""
     step = X.build(GRID, key=jax.random.PRNGKey(seed))
     shape = step.P.real.shape
@@ -52,19 +53,19 @@ def lively(seed=0) -> AbstractStep:
 
 @eqx.filter_jit
 def prepared(step):
-    return step.prepare()
+    return prepare(step)
 
 
 @eqx.filter_jit
 def advanced(ready, u):
-    return ready.batch(u)
+    return batch(ready, u)
 
 
 @eqx.filter_jit
 @eqx.filter_grad
 def slopes_of_the_ratio(pair, ready):
     u, v = pair
-    return jnp.sum(jnp.log(l2(ready.batch(u) - ready.batch(v)) / l2(u - v)))
+    return jnp.sum(jnp.log(l2(batch(ready, u) - batch(ready, v)) / l2(u - v)))
 
 
 def pairs(ready, count, seed, climbs):

@@ -12,9 +12,9 @@ import equinox as eqx
 import jax
 import pytest
 
-from sgno.models.count import count_parameters
-from sgno.models.registry import get_model, with_settings
-from sgno.models.step import Grid
+from sgno.count import count_parameters
+from sgno.grid import Grid
+from sgno.registry import get_model, with_settings
 
 SMALL = [
     "--points",

@@ -7,13 +7,13 @@ import pytest
 from tiny_study import result, tiny_job
 
 from sgno.errors import InputError
-from sgno.study.executor import News, run_study
-from sgno.study.job import run_job
-from sgno.study.store import Store
+from sgno.lab.executor import News, run_study
+from sgno.lab.job import run_job
+from sgno.lab.store import Store
 
 
 def test_a_study_survives_the_death_of_a_worker(tmp_path, cache):
-    from sgno.study.cluster import DaskCluster
+    from sgno.lab.cluster import DaskCluster
 
     jobs = [tiny_job(seed, updates=4000) for seed in range(4)]
     store, heard = Store(tmp_path / "dask"), []
@@ -45,7 +45,7 @@ def test_a_study_survives_the_death_of_a_worker(tmp_path, cache):
 def test_an_address_where_nobody_answers_is_said_in_one_line():
     import dask.config
 
-    from sgno.study.cluster import DaskCluster
+    from sgno.lab.cluster import DaskCluster
 
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),

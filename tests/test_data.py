@@ -8,9 +8,9 @@ import apebench
 import numpy as np
 import pytest
 
-from sgno.data.trajectories import check_finite, data_id, load_trajectories
 from sgno.errors import InputError
-from sgno.tasks import CARDS, TASKS, Task, get_task
+from sgno.lab.data.trajectories import check_finite, data_id, load_trajectories
+from sgno.lab.tasks import CARDS, TASKS, Task, get_task
 
 TINY = Task(
     "tiny", "diff_adv", 1, num_points=32, num_train_samples=2, train_steps=3, num_test_samples=2, test_steps=4
@@ -67,7 +67,7 @@ def test_the_cache_answers_and_heals(tmp_path):
 def test_two_processes_asking_at_once_agree(tmp_path):
     code = (
         "import sys; from pathlib import Path\n"
-        "from sgno.data import load_trajectories; from sgno.tasks import Task\n"
+        "from sgno.lab.data import load_trajectories; from sgno.lab.tasks import Task\n"
         "t = Task('tiny', 'diff_adv', 1, num_points=32, num_train_samples=2, train_steps=3, "
         "num_test_samples=2, test_steps=4)\n"
         "print(float(load_trajectories(t, Path(sys.argv[1])).train.sum()))\n"
@@ -87,7 +87,7 @@ def test_ids_depend_on_settings_and_solver_but_not_on_the_name(monkeypatch):
     assert data_id(TINY) == data_id(replace(TINY, name="other"))
     assert data_id(TINY) != data_id(replace(TINY, num_points=33))
     here = data_id(TINY)
-    monkeypatch.setattr("sgno.data.trajectories.solver_versions", lambda: {"exponax": "0.2.0"})
+    monkeypatch.setattr("sgno.lab.data.trajectories.solver_versions", lambda: {"exponax": "0.2.0"})
     assert data_id(TINY) != here
 
 

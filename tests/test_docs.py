@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 
 import sgno
 from sgno.cli.app import app
-from sgno.report.groups import compare
-from sgno.report.runs import read_store
-from sgno.tasks import TASKS
+from sgno.lab.report.groups import compare
+from sgno.lab.report.runs import read_store
+from sgno.lab.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

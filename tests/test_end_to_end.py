@@ -6,14 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from sgno.files import load_arrays
-from sgno.models.registry import MODELS, get_model, with_settings
-from sgno.models.weights import load_weights
-from sgno.study.job import Job, run_job
-from sgno.study.presets import PRESETS
-from sgno.study.store import Store
-from sgno.tasks import get_task
+from sgno.io.files import load_arrays
+from sgno.lab.job import Job, run_job
+from sgno.lab.presets import PRESETS
+from sgno.lab.store import Store
+from sgno.lab.tasks import get_task
+from sgno.registry import MODELS, get_model, with_settings
 from sgno.training import TrainConfig
+from sgno.weights import load_weights
 
 REDUCED = {2: {"num_points": 24}, 3: {"num_points": 12}}
 SHORT = {"num_train_samples": 2, "train_steps": 4, "num_test_samples": 2, "test_steps": 4}
@@ -57,10 +57,10 @@ def test_every_model_of_the_registry_runs_and_its_weights_load(name, tmp_path, c
     assert record["gmean100"] is not None and record["params"] > 0
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
     loaded = load_weights(store.weights(job.id))
-    from sgno.data.load import load_data
-    from sgno.data.own import start_part
-    from sgno.evaluation import evaluate
-    from sgno.evaluation.monitor import reference_statistics
+    from sgno.lab.data.load import load_data
+    from sgno.lab.data.own import start_part
+    from sgno.solve import evaluate
+    from sgno.solve.monitor import reference_statistics
 
     data = load_data(job.task, cache)
     # Watched, as the job was: another program rounds differently, and the linear fit's score is rounding.

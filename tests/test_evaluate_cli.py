@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 import sgno
 from sgno.cli.app import app
-from sgno.evaluation import blocks
-from sgno.evaluation.blocks import evaluate_blocks
-from sgno.models.linear import LinearConfig
-from sgno.models.step import Grid
-from sgno.models.weights import save_weights
+from sgno.grid import Grid
+from sgno.nn.linear import LinearConfig
+from sgno.solve import blocks
+from sgno.solve.blocks import evaluate_blocks
+from sgno.weights import save_weights
 
 N, TIMES, GROWTH = 16, 6, 1.1
 

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import apebench
+import equinox as eqx
 import exponax
 import jax
 import jax.numpy as jnp
@@ -11,14 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sgno.evaluation import evaluate, gmean, rollout, stable_step, stream
-from sgno.evaluation.errors import correlation, nrmse
-from sgno.evaluation.scores import nonfinite_steps, phase_average
-from sgno.evaluation.spectra import bands, energy_spectrum, spectral_errors
-from sgno.models.step import AbstractStep
+from sgno.solve import evaluate, gmean, rollout, stable_step, stream
+from sgno.solve.errors import correlation, nrmse
+from sgno.solve.scores import nonfinite_steps, phase_average
+from sgno.solve.spectra import bands, energy_spectrum, spectral_errors
 
 
-class Multiply(AbstractStep):
+class Multiply(eqx.Module):
     """u+ = a u."""
 
     a: jax.Array
@@ -81,9 +81,7 @@ def test_scores_of_a_real_rollout_agree_with_apebench():
         test_temporal_horizon=110,
     )
     network: Any = scenario.get_network("Conv;4;2;relu", jax.random.PRNGKey(0))
-    from sgno.models.apebench_adapter import ApebenchStep
-
-    ours = evaluate(ApebenchStep(network), np.asarray(scenario.get_test_data()))
+    ours = evaluate(network, np.asarray(scenario.get_test_data()))
     theirs = np.asarray(scenario.perform_test_rollout(network))
     np.testing.assert_allclose(ours.mean_nrmse, theirs, rtol=1e-4)
     frame = pd.DataFrame({"time_step": np.arange(1, 111), "mean_nRMSE": theirs, "net": "x"})
@@ -95,7 +93,7 @@ def test_evaluation_in_pieces_equals_evaluation_at_once(monkeypatch):
     reference = np.random.default_rng(0).normal(size=(2, 12, 1, 16)).astype(np.float32)
     step = Multiply(jnp.asarray(1.01))
     whole = evaluate(step, reference)
-    monkeypatch.setattr(sys.modules["sgno.evaluation.evaluate"], "_CHUNK_NUMBERS", 100)
+    monkeypatch.setattr(sys.modules["sgno.solve.evaluate"], "_CHUNK_NUMBERS", 100)
     pieces = evaluate(step, reference)
     np.testing.assert_allclose(whole.nrmse, pieces.nrmse, rtol=1e-6)
     np.testing.assert_allclose(whole.spectrum, pieces.spectrum, rtol=1e-5)

@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from typer.testing import CliRunner
 
 from sgno.cli.app import app
-from sgno.data.scenario import true_symbol
-from sgno.models.normalised import Normalised, NormalisedConfig
-from sgno.models.weights import load_weights, save_weights
-from sgno.report.figures.explain import explain_figure
-from sgno.tasks import get_task
-from sgno.zoo import find
+from sgno.lab.data.scenario import true_symbol
+from sgno.lab.report.figures.explain import explain_figure
+from sgno.lab.tasks import get_task
+from sgno.lab.zoo import find
+from sgno.nn.normalised import Normalised, NormalisedConfig
+from sgno.weights import load_weights, save_weights
 
 TASKS = {"adv1d": "along x", "ks1d": "d(u)/dx * d(u)/dx"}
 

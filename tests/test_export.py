@@ -14,9 +14,10 @@ import sgno
 from sgno.cli.app import app
 from sgno.errors import InputError
 from sgno.export import export_stablehlo, export_torch
-from sgno.models.registry import get_model
-from sgno.models.step import Grid
-from sgno.models.weights import save_weights
+from sgno.grid import Grid
+from sgno.registry import get_model
+from sgno.step import batch, prepare
+from sgno.weights import save_weights
 
 
 def invoke(*arguments):
@@ -29,7 +30,7 @@ def test_stablehlo_gives_the_same_numbers_for_any_batch(name, tmp_path):
         step, grid = sgno.load(name), Grid(1, (160,))
     elif name == "tiny-sgno":
         grid = Grid(2, (12,))
-        step = sgno.SGNO(1, 2, width=3, num_modes=4, num_blocks=1, key=jax.random.key(0))
+        step = sgno.SGNOConfig(3, 4, 1).build(sgno.Grid(2, (16,)), key=jax.random.key(0))
     else:
         grid = Grid(1, (16,))
         step = get_model("Conv;4;1;relu", 1).build(grid, key=jax.random.key(0))
@@ -37,9 +38,9 @@ def test_stablehlo_gives_the_same_numbers_for_any_batch(name, tmp_path):
     loaded = jax.export.deserialize(bytearray((tmp_path / "step.stablehlo").read_bytes()))
     assert loaded.in_avals[0].dtype == jnp.float32 and set(loaded.platforms) == {"cpu", "cuda", "tpu"}
     u = np.random.default_rng(0).normal(size=(3, *grid.shape)).astype(np.float32)
-    expected = eqx.filter_jit(lambda step, u: step.prepare().batch(u))(step, u)
-    for batch in (1, 3):
-        np.testing.assert_allclose(loaded.call(u[:batch]), expected[:batch], atol=2e-6, rtol=1e-5)
+    expected = eqx.filter_jit(lambda step, u: batch(prepare(step), u))(step, u)
+    for size in (1, 3):
+        np.testing.assert_allclose(loaded.call(u[:size]), expected[:size], atol=2e-6, rtol=1e-5)
 
 
 def test_the_command_writes_checks_and_refuses(tmp_path):

@@ -24,19 +24,28 @@ from tiny_study import result
 from typer.testing import CliRunner
 
 from sgno.cli.app import app
-from sgno.data import trajectories
-from sgno.data.trajectories import load_trajectories
 from sgno.errors import InputError, StorageError
-from sgno.files import load_arrays, new_folder, read_sealed, save_arrays, seal, sweep, write_bytes, write_json
-from sgno.models.registry import get_model
-from sgno.report.runs import read_store
-from sgno.study.executor import Event, run_study
-from sgno.study.job import Job, run_job
-from sgno.study.perform import perform
-from sgno.study.store import Store
-from sgno.tasks import get_task
+from sgno.io.files import (
+    load_arrays,
+    new_folder,
+    read_sealed,
+    save_arrays,
+    seal,
+    sweep,
+    write_bytes,
+    write_json,
+)
+from sgno.lab.data import trajectories
+from sgno.lab.data.trajectories import load_trajectories
+from sgno.lab.executor import Event, run_study
+from sgno.lab.job import Job, run_job
+from sgno.lab.perform import perform
+from sgno.lab.report.runs import read_store
+from sgno.lab.store import Store
+from sgno.lab.tasks import get_task
+from sgno.lab.zoo import build, find, shelf
+from sgno.registry import get_model
 from sgno.training.config import TrainConfig
-from sgno.zoo import build, find, shelf
 
 TASK = get_task("adv1d").with_options(num_points=64, num_train_samples=2, num_test_samples=2, test_steps=8)
 CONV, LINEAR = "Conv;4;1;relu", "linear"

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from sgno.data.source import array_source
 from sgno.errors import InputError
-from sgno.models.apebench_adapter import ApebenchConfig
-from sgno.models.step import Grid
+from sgno.grid import Grid
+from sgno.io.source import array_source
+from sgno.nn.apebench_adapter import ApebenchConfig
 from sgno.training import feed as feed_module
 from sgno.training.config import TrainConfig
 from sgno.training.feed import Resident, Streamed

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgno.errors import InputError
-from sgno.files import content_id, load_arrays, new_folder, save_arrays, write_bytes, write_json
+from sgno.io.files import content_id, load_arrays, new_folder, save_arrays, write_bytes, write_json
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
     """The kernel refuses to write past a limit, as it does on a full disk."""
     code = (
         "import numpy as np, resource, signal, sys\n"
-        "from pathlib import Path; from sgno.files import save_arrays\n"
+        "from pathlib import Path; from sgno.io.files import save_arrays\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
         "save_arrays(Path(sys.argv[1]) / 'x.sgno', {}, {'a': np.zeros(100_000)})\n"

@@ -9,13 +9,13 @@ import pytest
 from own_data import TINY, burgers, fitted, hdf5, invoke
 
 import sgno
-from sgno.data.own import OwnTask, describe, load_own, open_files, start_part
-from sgno.data.split import Split
 from sgno.errors import InputError
-from sgno.models.leaves import flatten
-from sgno.models.normalised import Normalised
-from sgno.models.weights import load_weights
-from sgno.study.fit import plan_fit
+from sgno.io.split import Split
+from sgno.lab.data.own import OwnTask, describe, load_own, open_files, start_part
+from sgno.lab.fit import plan_fit
+from sgno.leaves import flatten
+from sgno.nn.normalised import Normalised
+from sgno.weights import load_weights
 
 
 @pytest.fixture(scope="module")

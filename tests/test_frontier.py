@@ -10,13 +10,14 @@ from synthetic_store import fill_store, record
 from typer.testing import CliRunner
 
 from sgno.cli.app import app
-from sgno.data.solver import solver
-from sgno.data.trajectories import load_trajectories
 from sgno.errors import InputError
-from sgno.report import write_report
-from sgno.report.figures.frontier import frontier_figure
-from sgno.report.frontier import read_frontier
-from sgno.tasks import get_task
+from sgno.lab.data.solver import solver
+from sgno.lab.data.trajectories import load_trajectories
+from sgno.lab.report import write_report
+from sgno.lab.report.figures.frontier import frontier_figure
+from sgno.lab.report.frontier import read_frontier
+from sgno.lab.tasks import get_task
+from sgno.step import batch
 
 SMALL = {"num_points": 16, "num_train_samples": 3, "train_steps": 4, "num_test_samples": 2, "test_steps": 3}
 TASK = get_task("kolm2d").with_options(**SMALL)
@@ -34,8 +35,8 @@ def measured(**changes) -> dict:
 def test_the_solver_is_what_made_the_data(cache):
     data = load_trajectories(TASK, cache)
     u = jnp.asarray(data.test[:, 0])
-    assert np.allclose(solver(TASK).batch(u), data.test[:, 1], atol=1e-5)
-    cheap = np.asarray(solver(TASK, 1).batch(u))
+    assert np.allclose(batch(solver(TASK), u), data.test[:, 1], atol=1e-5)
+    cheap = np.asarray(batch(solver(TASK, 1), u))
     assert 1e-6 < np.abs(cheap - data.test[:, 1]).max() < 0.5
 
 

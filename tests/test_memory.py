@@ -6,8 +6,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from sgno.memory import forget_peak, peak_bytes
-from sgno.study import compilation
+from sgno.lab import compilation
+from sgno.lab.memory import forget_peak, peak_bytes
 
 
 def test_the_peak_of_a_job_is_its_own():

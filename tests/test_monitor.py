@@ -1,5 +1,6 @@
 """The monitor on rollouts built to have one fault each, and on true ones that have none."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,12 +8,11 @@ import pytest
 from synthetic_store import record
 
 from sgno.errors import InputError
-from sgno.evaluation import Monitor, evaluate, reference_statistics
-from sgno.evaluation.monitor import FAULTS, summary, watched
-from sgno.models.step import AbstractStep
-from sgno.report.groups import compare
-from sgno.report.runs import parse_run
-from sgno.report.tables import all_tables
+from sgno.lab.report.groups import compare
+from sgno.lab.report.runs import parse_run
+from sgno.lab.report.tables import all_tables
+from sgno.solve import Monitor, evaluate, reference_statistics
+from sgno.solve.monitor import FAULTS, summary, watched
 
 N, STEPS, SPEED = 48, 200, 0.11
 X = 2 * np.pi * np.arange(N) / N
@@ -103,7 +103,7 @@ def test_distance_is_about_one_at_the_edge_of_the_training_data(travelling):
     np.testing.assert_allclose(bands, energy, rtol=1e-4)
 
 
-class Shift(AbstractStep):
+class Shift(eqx.Module):
     """Translate by the speed, and grow."""
 
     growth: jax.Array

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgno.evaluation import evaluate
-from sgno.models.sgno import SGNO, SGNOConfig
-from sgno.models.sgno_x import SGNOXConfig
-from sgno.models.step import Grid
+from sgno.grid import Grid
+from sgno.nn.sgno import SGNO, SGNOConfig
 from sgno.precision import enable_x64
+from sgno.sgno_x import SGNOXConfig
+from sgno.solve import evaluate
+from sgno.step import batch, prepare
 
 GRID = Grid(1, (16,))
 CORNERS = (0.0, 1e-30, -1e-30, 1e6, -1e6)
@@ -35,15 +36,15 @@ def coefficients_and_slopes(step):
     """The prepared coefficients and the gradient of their sum: every constraint and norm is in them."""
 
     def total(step):
-        prepared = eqx.filter(step.prepare(), eqx.is_inexact_array)
+        prepared = eqx.filter(prepare(step), eqx.is_inexact_array)
         return sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(prepared))
 
-    return step.prepare(), eqx.filter_grad(total)(step)
+    return prepare(step), eqx.filter_grad(total)(step)
 
 
 @eqx.filter_jit
 def stepped_and_slopes(step, u):
-    return step.batch(u), eqx.filter_grad(lambda s: jnp.mean(jnp.square(s.batch(u))))(step)
+    return batch(step, u), eqx.filter_grad(lambda s: jnp.mean(jnp.square(batch(s, u))))(step)
 
 
 def at_corner(step, choose):

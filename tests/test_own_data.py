@@ -10,15 +10,16 @@ import pytest
 from own_data import TINY, burgers
 
 import sgno
-from sgno.data.source import Source, array_source
-from sgno.data.split import Split
-from sgno.data.survey import survey
-from sgno.data.units import choose_units
 from sgno.errors import InputError
-from sgno.models.normalised import NormalisedConfig
-from sgno.models.registry import config_from_json, get_model
-from sgno.models.step import Grid
-from sgno.models.weights import load_weights, save_weights
+from sgno.grid import Grid
+from sgno.io.source import Source, array_source
+from sgno.io.split import Split
+from sgno.io.survey import survey
+from sgno.io.units import choose_units
+from sgno.nn.normalised import NormalisedConfig
+from sgno.registry import config_from_json, get_model
+from sgno.step import batch, prepare
+from sgno.weights import load_weights, save_weights
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_a_normalised_step_is_the_step_in_other_units(u, tmp_path):
     step = config.build(grid, key=jax.random.PRNGKey(0))
     expected = 3 * step.step((v[0] - 2) / 3) + 2
     np.testing.assert_allclose(step(v[0]), expected, rtol=1e-6)
-    np.testing.assert_allclose(step.prepare().batch(v)[0], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(batch(prepare(step), v)[0], expected, rtol=1e-5, atol=1e-6)
     assert config_from_json(json.loads(json.dumps(config.to_json()))) == config
     assert sgno.count_parameters(step) == sgno.count_parameters(step.step)
     save_weights(tmp_path / "w.sgno", step, config, grid, {})

@@ -19,7 +19,7 @@ from selenium.webdriver.remote.remote_connection import RemoteConnection
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from synthetic_store import fill_store, record
 
-from sgno.report import write_report
+from sgno.lab.report import write_report
 
 pytestmark = pytest.mark.browser
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from synthetic_store import HOSTILE, KS, comparison, fill_store, record
 from typer.testing import CliRunner
 
-from sgno.report import write_report
-from sgno.report.figures import write_figures
-from sgno.report.figures.panels import drawn_rows
-from sgno.report.figures.ratios import spectral_figure
-from sgno.report.readme import BEGIN, END, main, readme_table, update_readme
-from sgno.tasks.catalogue import TASKS
+from sgno.lab.report import write_report
+from sgno.lab.report.figures import write_figures
+from sgno.lab.report.figures.panels import drawn_rows
+from sgno.lab.report.figures.ratios import spectral_figure
+from sgno.lab.report.readme import BEGIN, END, main, readme_table, update_readme
+from sgno.lab.tasks.catalogue import TASKS
 
 # The page as a file
 
@@ -56,7 +56,7 @@ def test_two_thousand_jobs_render_in_ten_seconds_and_fifteen_megabytes(tmp_path)
     # A process of its own, as a user has it: the type checks of these tests take longer than the report. Its
     # processor time, because what else runs on the machine says nothing about the report.
     code = (
-        "import sys, time; from sgno.report import write_report; write_report(sys.argv[1]);"
+        "import sys, time; from sgno.lab.report import write_report; write_report(sys.argv[1]);"
         "print(time.process_time())"
     )
     result = subprocess.run(
@@ -165,9 +165,9 @@ def test_a_missing_folder_is_one_line_and_exit_code_2(tmp_path):
 def test_the_report_never_imports_jax(tmp_path):
     fill_store(tmp_path, KS)
     code = (
-        "import sys; from sgno.report import write_report, render_tables;"
-        "from sgno.report.figures import write_figures;"
-        "from sgno.report.readme import readme_table; root = sys.argv[1];"
+        "import sys; from sgno.lab.report import write_report, render_tables;"
+        "from sgno.lab.report.figures import write_figures;"
+        "from sgno.lab.report.readme import readme_table; root = sys.argv[1];"
         "write_report(root); render_tables(root, 'md');"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('jax', 'jaxlib', 'equinox', 'apebench')))"
     )

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from synthetic_store import KS, fill_store, record
 
 from sgno.errors import InputError
-from sgno.files import save_arrays
-from sgno.report import write_report
-from sgno.report.fields import NONFINITE, error_codes, field_codes, pack, unpack
-from sgno.report.groups import compare
-from sgno.report.provenance import environments
-from sgno.report.runs import parse_run, read_store
-from sgno.report.tables import all_tables
+from sgno.io.files import save_arrays
+from sgno.lab.report import write_report
+from sgno.lab.report.fields import NONFINITE, error_codes, field_codes, pack, unpack
+from sgno.lab.report.groups import compare
+from sgno.lab.report.provenance import environments
+from sgno.lab.report.runs import parse_run, read_store
+from sgno.lab.report.tables import all_tables
 
 # On a busy machine an example may take any time; what is tested is not how long.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

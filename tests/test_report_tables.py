@@ -9,10 +9,10 @@ import pytest
 from synthetic_store import HOSTILE, KS, cells, comparison, fill_store, record, table
 
 from sgno.errors import InputError
-from sgno.report import render_tables
-from sgno.report.tables import all_tables
-from sgno.report.tables.table import number_text
-from sgno.tasks.catalogue import TASKS
+from sgno.lab.report import render_tables
+from sgno.lab.report.tables import all_tables
+from sgno.lab.report.tables.table import number_text
+from sgno.lab.tasks.catalogue import TASKS
 
 # Tables
 
@@ -137,13 +137,13 @@ def test_csv_reads_back_to_the_same_numbers():
 
 
 def csv_of(records):
-    from sgno.report.text import comma_separated
+    from sgno.lab.report.text import comma_separated
 
     return comma_separated(all_tables(comparison(*records)))
 
 
 def test_markdown_and_latex_keep_hostile_names_as_text():
-    from sgno.report.text import latex, markdown
+    from sgno.lab.report.text import latex, markdown
 
     tables = all_tables(comparison(record("=1+1", HOSTILE), record(HOSTILE)))
     text = markdown(tables)

@@ -16,17 +16,18 @@ from typer.testing import CliRunner
 import sgno
 from sgno.cli.app import app
 from sgno.errors import InputError
-from sgno.evaluation import march as marching
-from sgno.evaluation.march import march
-from sgno.evaluation.writer import Spec, writer
-from sgno.models.linear import LinearConfig
-from sgno.models.step import AbstractStep, Grid
-from sgno.models.weights import save_weights
+from sgno.grid import Grid
+from sgno.nn.linear import LinearConfig
+from sgno.nn.sgno import SGNOConfig
+from sgno.solve import march as marching
+from sgno.solve.march import march
+from sgno.solve.writer import Spec, writer
+from sgno.weights import save_weights
 
 N, STEPS = 16, 23
 
 
-class Growing(AbstractStep):
+class Growing(eqx.Module):
     """Squares itself, so that a start above 1 overflows at a step that can be counted."""
 
     def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
@@ -238,7 +239,7 @@ def test_an_error_inside_leaves_nothing(tmp_path):
 
 
 def test_rollout_composes_with_jit_vmap_and_grad():
-    step = sgno.SGNO(1, 1, width=3, num_modes=4, num_blocks=1, correction="none", key=jax.random.key(0))
+    step = SGNOConfig(3, 4, 1, correction="none").build(Grid(1, (16,)), key=jax.random.key(0))
     u = jnp.asarray(np.random.default_rng(1).normal(size=(2, 1, N)), jnp.float32)
 
     @eqx.filter_jit

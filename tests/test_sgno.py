@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, expit
 
-from sgno.models.count import count_parameters
-from sgno.models.layer import prepare_layers
-from sgno.models.registry import get_model
-from sgno.models.sgno import SGNO, SGNOConfig
-from sgno.models.step import Grid
+from sgno.count import count_parameters
+from sgno.grid import Grid
+from sgno.nn.layer import prepare_layers
+from sgno.nn.sgno import SGNO, SGNOConfig
+from sgno.registry import get_model
 from sgno.spectral import mode_grid, phi1, radius
+from sgno.step import batch
 
 KEY = jax.random.PRNGKey(0)
 SMALL = {
@@ -53,7 +54,9 @@ def test_parameter_counts_are_the_papers(dim, params, real):
 @settings(max_examples=25, deadline=None)
 def test_parameter_count_formula(d, channels, width, modes, blocks, coordinates):
     step = eqx.filter_eval_shape(
-        lambda: SGNO(d, channels, width, modes, blocks, coordinates=coordinates, key=KEY)
+        lambda: SGNO(
+            SGNOConfig(width, modes, blocks, coordinates=coordinates), Grid(channels, (8,) * d), key=KEY
+        )
     )
     k = 2 ** (d - 1) * modes**d
     extra = {"ends": d, "none": 0, "periodic": 2 * d}[coordinates]
@@ -131,10 +134,10 @@ def dense_step(step: SGNO, u: np.ndarray) -> np.ndarray:
     points, d = u.shape[1:], u.ndim - 1
     x = np.stack(np.meshgrid(*(np.linspace(0, 1, n) for n in points), indexing="ij"))
     v = np.tensordot(wide.lift.weight, np.concatenate([u, x]), 1) + wide.lift.bias.reshape(-1, *(1,) * d)
-    k = mode_grid(d, step.num_modes)
+    k = mode_grid(d, step.config.num_modes)
     grid = np.stack(np.meshgrid(*(np.arange(n) / n for n in points), indexing="ij"))
     wave = np.exp(2j * np.pi * np.tensordot(k, grid, axes=(0, 0)))
-    rho, m_axes, x_axes = radius(d, step.num_modes), tuple(range(d)), tuple(range(-d, 0))
+    rho, m_axes, x_axes = radius(d, step.config.num_modes), tuple(range(d)), tuple(range(-d, 0))
     twice = np.where(k[-1] == 0, 1, 2)
     column = (-1, *(1,) * d)
 
@@ -184,7 +187,7 @@ def test_batch_equals_vmap_equals_one_by_one(dim):
     step = config.build(Grid(2, points), key=KEY)
     u = jax.random.normal(KEY, (3, 2, *points))
     one_by_one = jnp.stack([one(step, state) for state in u])
-    together, mapped = eqx.filter_jit(lambda s, u: (s.batch(u), jax.vmap(s)(u)))(step, u)
+    together, mapped = eqx.filter_jit(lambda s, u: (batch(s, u), jax.vmap(s)(u)))(step, u)
     np.testing.assert_allclose(together, one_by_one, atol=1e-5)
     np.testing.assert_allclose(mapped, one_by_one, atol=1e-5)
 
@@ -220,7 +223,7 @@ def test_every_parameter_receives_a_gradient(dim, ablation):
     step = dataclasses.replace(config, **ablation).build(Grid(1, points), key=KEY)
     u = jax.random.normal(KEY, (4, 1, *points))
     weight = jax.random.normal(jax.random.PRNGKey(1), u.shape)
-    gradient = eqx.filter_jit(eqx.filter_grad(lambda s: jnp.sum(weight * s.batch(u))))(step)
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda s: jnp.sum(weight * batch(s, u))))(step)
     for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
         assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
         assert np.abs(leaf).max() > 0, jax.tree_util.keystr(path)

@@ -10,19 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sgno.count import count_parameters
 from sgno.errors import InputError
-from sgno.evaluation.explain import explain
-from sgno.models.count import count_parameters
-from sgno.models.sgno_x import SGNOX, PreparedSGNOX, SGNOXConfig, TrappingSet, Weights
-from sgno.models.sgno_x.closure import Terms
-from sgno.models.sgno_x.generator import Generator, Growth
-from sgno.models.sgno_x.start import split
-from sgno.models.sgno_x.symbols import mode_shape, symbol, to_modes, to_points, wavenumbers
-from sgno.models.sgno_x.tableau import Tableau, phi3
-from sgno.models.sgno_x.trapping import enter, project
-from sgno.models.step import Grid
+from sgno.grid import Grid
+from sgno.identify import warm_start
+from sgno.identify.start import split
 from sgno.precision import enable_x64
-from sgno.training.second_order import polish
+from sgno.sgno_x import SGNOX, PreparedSGNOX, SGNOXConfig, TrappingSet, Weights
+from sgno.sgno_x.closure import Terms
+from sgno.sgno_x.generator import Generator, Growth
+from sgno.sgno_x.symbols import mode_shape, symbol, to_modes, to_points, wavenumbers
+from sgno.sgno_x.tableau import Tableau, phi3
+from sgno.sgno_x.trapping import enter, project
+from sgno.solve.explain import explain
+from sgno.step import batch, prepare, trainable
 
 KEY = jax.random.key(0)
 N = 32
@@ -43,10 +44,10 @@ def rollout(step, u: np.ndarray, steps: int) -> np.ndarray:
 
     @eqx.filter_jit
     def run(step, u):
-        ready = step.prepare()
+        ready = prepare(step)
 
         def advance(u, _):
-            u = ready.batch(u)
+            u = batch(ready, u)
             return u, u
 
         return jax.lax.scan(advance, u, None, length=steps)[1]
@@ -91,7 +92,7 @@ def burgers_start() -> tuple[SGNOX, np.ndarray]:
     """A start from trajectories of a Burgers equation."""
     data = rollout(burgers_step(0.05), smooth(KEY, samples=12), 20)
     step = SGNOXConfig().build(Grid(1, (N,)), key=KEY)
-    return step.warm_start(data, key=KEY), data
+    return warm_start(step, data, key=KEY), data
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e6, 1e30])
@@ -114,7 +115,7 @@ def test_the_carry_is_nonexpansive():
     wild = Generator(np.random.default_rng(1).normal(size=(1, 17)) + 3j, 1.0, real=False)
     step = eqx.tree_at(lambda s: (s.generator, s.trapping), step, (wild, None), is_leaf=lambda x: x is None)
     a, b = (jax.random.normal(key, (8, 1, N)) for key in jax.random.split(KEY))
-    apart = jnp.linalg.norm((step.batch(a) - step.batch(b)).reshape(8, -1), axis=1)
+    apart = jnp.linalg.norm((batch(step, a) - batch(step, b)).reshape(8, -1), axis=1)
     assert np.all(apart <= jnp.linalg.norm((a - b).reshape(8, -1), axis=1) * (1 + 1e-5))
 
 
@@ -135,7 +136,7 @@ def test_projection_is_the_identity_inside_lands_inside_and_is_nonexpansive():
 def adversarial(points: tuple[int, ...]) -> SGNOX:
     """A step whose closure would blow up at once."""
     step = SGNOXConfig(start="random", stages=2, inner_steps=1).build(Grid(1, points), key=KEY)
-    step = step.warm_start(smooth(KEY, points=points, modes=2, samples=3)[:, None].repeat(3, 1), key=KEY)
+    step = warm_start(step, smooth(KEY, points=points, modes=2, samples=3)[:, None].repeat(3, 1), key=KEY)
     return jax.tree.map(lambda x: 30 * jnp.ones_like(x) if eqx.is_inexact_array(x) else x, step)
 
 
@@ -152,11 +153,11 @@ def test_every_rollout_from_every_input_stays_in_the_trapping_set(kind):
 
     @eqx.filter_jit
     def worst(step, u):
-        ready = step.prepare()
+        ready = prepare(step)
 
         def advance(carry, _):
             u, rms, top = carry
-            u = ready.batch(u)
+            u = batch(ready, u)
             return (
                 u,
                 jnp.maximum(rms, jnp.sqrt((u**2).mean(-1)).max()),
@@ -223,7 +224,7 @@ def test_the_start_recovers_a_linear_equation_exactly():
         stages=1,
     )
     data = rollout(exact, smooth(KEY, samples=10), 15)
-    step = SGNOXConfig().build(Grid(1, (N,)), key=KEY).warm_start(data, key=KEY)
+    step = warm_start(SGNOXConfig().build(Grid(1, (N,)), key=KEY), data, key=KEY)
     assert step.config.terms == () and not step.config.forcing
     w = step.weights()
     np.testing.assert_allclose(np.asarray(w.Lambda + w.m)[0, 1:5], L[0, 1:5], atol=2e-6)
@@ -256,7 +257,7 @@ def test_forcing_is_found_when_there_is_one():
     )
     forced = PreparedSGNOX(weights, terms, Grid(1, (N,)), inner_steps=1, stages=2)
     data = rollout(forced, smooth(KEY, samples=12), 20)
-    step = SGNOXConfig().build(Grid(1, (N,)), key=KEY).warm_start(data, key=KEY)
+    step = warm_start(SGNOXConfig().build(Grid(1, (N,)), key=KEY), data, key=KEY)
     assert step.config.forcing
     found = explain(step, data[:, 0])
     assert found.forcing is not None and found.forcing_modes[0]["mode"] == [2]
@@ -275,7 +276,7 @@ def test_two_coupled_channels_and_a_cubic_term():
     weights = dataclasses.replace(weights, K=jnp.asarray(K, jnp.complex64))
     exact = PreparedSGNOX(weights, terms, Grid(2, (N,)), inner_steps=1, stages=2)
     data = rollout(exact, smooth(KEY, channels=2, samples=16), 20)
-    step = SGNOXConfig().build(Grid(2, (N,)), key=KEY).warm_start(data, key=KEY)
+    step = warm_start(SGNOXConfig().build(Grid(2, (N,)), key=KEY), data, key=KEY)
     assert ("0:1", "1:1", "1:1") in (step.config.terms or ())
     u = smooth(jax.random.key(5), channels=2, samples=3)
     np.testing.assert_allclose(rollout(step, u, 20), rollout(exact, u, 20), atol=2e-3)
@@ -312,15 +313,14 @@ def _padded(v: np.ndarray, modes: int) -> jnp.ndarray:
 def test_ablations_are_settings_and_all_their_parameters_are_trained(settings, burgers_start):
     _, data = burgers_start
     config = SGNOXConfig(stages=2, inner_steps=1, **settings)
-    step = config.build(Grid(1, (N,)), key=KEY).warm_start(data, key=KEY)
+    step = warm_start(config.build(Grid(1, (N,)), key=KEY), data, key=KEY)
     # P starts at zero where the closure is drawn, which hides its filters from the first gradient.
     step = eqx.tree_at(lambda s: s.P.real, step, step.P.real + 0.01)
-    trainable = step.trainable()
-    params, rest = eqx.partition(step, trainable)
+    params, rest = eqx.partition(step, trainable(step))
 
     def loss(params):
-        ready = eqx.combine(params, rest).prepare()
-        return jnp.mean((ready.batch(jnp.asarray(data[:, 0])) - data[:, 1]) ** 2)
+        ready = prepare(eqx.combine(params, rest))
+        return jnp.mean((batch(ready, jnp.asarray(data[:, 0])) - data[:, 1]) ** 2)
 
     gradient = jax.jit(jax.grad(loss))(params)
     for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
@@ -337,7 +337,7 @@ def test_what_the_data_filled_in_is_in_the_config(burgers_start):
     like = eqx.filter_eval_shape(lambda: config.build(step.grid, key=jax.random.key(1)))
     shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree) if hasattr(x, "shape")]
     assert shapes(like) == shapes(step)
-    again = config.build(step.grid, key=KEY).warm_start(data, key=jax.random.key(9))
+    again = warm_start(config.build(step.grid, key=KEY), data, key=jax.random.key(9))
     np.testing.assert_allclose(again(jnp.asarray(data[0, 0])), step(jnp.asarray(data[0, 0])), atol=1e-6)
 
 
@@ -348,14 +348,6 @@ def test_parameters_are_counted_once_and_twice(burgers_start):
     modes = int(np.prod(mode_shape((N,))))
     complex_numbers = 3 * modes + factors * kept  # Lambda, P, gain and the filters
     assert count_parameters(step) == (complex_numbers + modes, 2 * complex_numbers + modes)
-
-
-def test_polishing_repairs_a_disturbed_step(burgers_start):
-    step, data = burgers_start
-    hurt = eqx.tree_at(lambda s: s.P.imag, step, step.P.imag * 1.05)
-    result = polish(hurt, data)
-    assert result.after < 1e-4 * result.before
-    assert result.iterations >= 1
 
 
 def test_explain_names_the_equation(burgers_start):
@@ -386,9 +378,9 @@ def test_bad_settings_are_refused(settings, message):
 def test_bad_data_is_refused():
     step = SGNOXConfig().build(Grid(1, (8,)), key=KEY)
     with pytest.raises(InputError, match="at least two times"):
-        step.warm_start(np.zeros((2, 1, 1, 8), np.float32), key=KEY)
+        warm_start(step, np.zeros((2, 1, 1, 8), np.float32), key=KEY)
     with pytest.raises(InputError, match="finite"):
-        step.warm_start(np.full((2, 3, 1, 8), np.nan, np.float32), key=KEY)
+        warm_start(step, np.full((2, 3, 1, 8), np.nan, np.float32), key=KEY)
     with pytest.raises(InputError, match="does not fit"):
         SGNOXConfig(cutoff=(4,)).build(Grid(1, (8,)), key=KEY)
 

@@ -7,14 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sgno.models.sgno_x.config import SGNOXConfig
-from sgno.models.sgno_x.fit import first_fit, fit_of, install
-from sgno.models.sgno_x.screening import Pairs
-from sgno.models.sgno_x.selection import Selection
-from sgno.models.sgno_x.smooth import basis, fit_symbols
-from sgno.models.sgno_x.start import rollout_error
-from sgno.models.sgno_x.symbols import wavenumbers
-from sgno.models.step import Grid
+from sgno.grid import Grid
+from sgno.identify import warm_start
+from sgno.identify.fit import first_fit, fit_of, install
+from sgno.identify.screening import Pairs
+from sgno.identify.selection import Selection
+from sgno.identify.smooth import basis, fit_symbols
+from sgno.identify.start import rollout_error
+from sgno.sgno_x.config import SGNOXConfig
+from sgno.sgno_x.symbols import wavenumbers
+from sgno.step import batch
 
 POINTS = 32
 UVV = ("0:1", "1:1", "1:1")
@@ -86,7 +88,7 @@ def test_coefficients_of_a_step_of_this_form_are_found_again(reaction):
     f[0, 0] = 0.4
     true = dataclasses.replace(zero, L=L, P=P, f=f)
     now = reaction[:, ::3].reshape(-1, 2, POINTS)
-    then = np.asarray(install(step, true).batch(jnp.asarray(now)))
+    then = np.asarray(batch(install(step, true), jnp.asarray(now)))
     pairs = Pairs(now, then, len(now))
     found = fit_symbols(step, first_fit(pairs.slower(), step.grid, chosen), pairs)
     np.testing.assert_allclose(found.L[:, :8], L[:, :8], atol=2e-3)
@@ -97,7 +99,7 @@ def test_coefficients_of_a_step_of_this_form_are_found_again(reaction):
 @pytest.mark.slow
 def test_a_reaction_that_runs_its_course_between_frames_is_found(reaction):
     """Data of another solver. Most changes in the first frames, where no regression of one step fits."""
-    step = step_for(max_terms=2).warm_start(reaction, key=jax.random.PRNGKey(1))
+    step = warm_start(step_for(max_terms=2), reaction, key=jax.random.PRNGKey(1))
     assert step.config.terms == (UVV,)
     fresh = gray_scott(smooth_fields(np.random.default_rng(1), 4), 6)
     assert rollout_error(step, fresh) < 0.02

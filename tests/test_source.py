@@ -10,9 +10,9 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgno.data import source as source_module
-from sgno.data.source import JoinedSource, array_source, open_source, source_keys
 from sgno.errors import InputError
+from sgno.io import source as source_module
+from sgno.io.source import JoinedSource, array_source, open_source, source_keys
 
 SHAPE = (5, 7, 2, 6, 4)
 LAYOUTS = {

@@ -17,19 +17,18 @@ from kills import check, finish, kill_often, study
 from rich.console import Console
 from tiny_study import tiny_job
 
-from sgno.data.trajectories import Trajectories
 from sgno.errors import InputError
-from sgno.files import load_arrays
-from sgno.locks import claim
-from sgno.models.registry import MODELS, SGNO_X_ABLATIONS, get_model
-from sgno.models.step import Grid
-from sgno.study.estimate import Timing, estimate, timing_id
-from sgno.study.executor import Event, News, run_study
-from sgno.study.job import Job, run_job
-from sgno.study.live import Board, Watcher, duration
-from sgno.study.local import LocalProcesses
-from sgno.study.plan import Row, make_jobs
-from sgno.study.presets import (
+from sgno.grid import Grid
+from sgno.io.files import load_arrays
+from sgno.io.locks import claim
+from sgno.lab.data.trajectories import Trajectories
+from sgno.lab.estimate import Timing, estimate, timing_id
+from sgno.lab.executor import Event, News, run_study
+from sgno.lab.job import Job, run_job
+from sgno.lab.live import Board, Watcher, duration
+from sgno.lab.local import LocalProcesses
+from sgno.lab.plan import Row, make_jobs
+from sgno.lab.presets import (
     ABLATION_TASKS,
     ABLATIONS,
     BEYOND_TASKS,
@@ -38,8 +37,9 @@ from sgno.study.presets import (
     get_preset,
     preset_rows,
 )
-from sgno.study.store import Store
-from sgno.tasks import TASKS, get_task
+from sgno.lab.store import Store
+from sgno.lab.tasks import TASKS, get_task
+from sgno.registry import MODELS, SGNO_X_ABLATIONS, get_model
 from sgno.training.config import TrainConfig
 
 
@@ -228,7 +228,7 @@ def test_the_study_retries_lost_jobs_waits_for_busy_ones_and_goes_on_after_failu
 def test_the_board_expects_the_end_from_the_pace_so_far(monkeypatch):
     jobs = [tiny_job(seed) for seed in range(4)]
     now = [0.0]
-    monkeypatch.setattr("sgno.study.live.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sgno.lab.live.time.monotonic", lambda: now[0])
     board = Board(jobs, {jobs[0].id: 10.0, jobs[1].id: 10.0, jobs[2].id: 20.0, jobs[3].id: 40.0})
     assert board.seconds_left() is None
     board.hear(News("finished", jobs[3], {"outcome": "finished", "found": True}))
@@ -274,7 +274,7 @@ def test_the_watcher_prints_lines_where_there_is_no_terminal_and_a_table_where_t
 _HOLD = """
 import sys, time
 from pathlib import Path
-from sgno.locks import claim
+from sgno.io.locks import claim
 with claim(Path(sys.argv[1])) as granted:
     print(granted, flush=True)
     time.sleep(60)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from sgno.cli.app import app
 from sgno.errors import InputError
-from sgno.study.store import Store
-from sgno.training import tracking
-from sgno.training.tracking import JsonLines, parse_trackers
-from sgno.training.tracking import tracking as tracked
+from sgno.lab import tracking
+from sgno.lab.store import Store
+from sgno.lab.tracking import JsonLines, parse_trackers
+from sgno.lab.tracking import tracking as tracked
 
 SMALL = [
     "--points",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,10 +16,11 @@ import optax
 import pytest
 
 from sgno.errors import InputError
-from sgno.models.linear import LinearConfig
-from sgno.models.sgno import SGNOConfig
-from sgno.models.step import AbstractStep, Grid, chunk_size
+from sgno.grid import Grid
+from sgno.nn.linear import LinearConfig
+from sgno.nn.sgno import SGNOConfig
 from sgno.precision import enable_x64
+from sgno.step import chunk_size, prepare
 from sgno.training import TrainConfig, TrainResult, train, train_seeds
 from sgno.training.batches import batch_plan, take_windows
 from sgno.training.chunks import mean_over_chunks
@@ -40,7 +42,7 @@ def trajectories() -> np.ndarray:
     return np.stack(waves)[:, :, None].astype(np.float32)
 
 
-class Scale(AbstractStep):
+class Scale(eqx.Module):
     """u+ = a u: a model whose loss and gradient are known."""
 
     a: jax.Array
@@ -213,11 +215,10 @@ def test_noise_is_reproducible_and_changes_the_loss(trajectories):
 
 SHARDED = """
 import json, jax, sgno, numpy as np
-from sgno.models.sgno import SGNOConfig
-from sgno.models.step import Grid
+from sgno.nn.sgno import SGNOConfig
 from sgno.training import TrainConfig, train, train_seeds
 from sgno.training.chunks import mean_over_chunks
-from sgno.training.sharding import mean_over_devices
+from sgno.devices import mean_over_devices
 rng = np.random.default_rng(0)
 t, x = np.arange(9)[:, None], 2 * np.pi * np.arange(16) / 16
 data = np.stack([np.sin(x - 0.3 * t + p) for p in rng.uniform(0, 6, 3)])[:, :, None].astype(np.float32)
@@ -278,7 +279,7 @@ def test_a_batch_in_chunks_has_the_loss_and_the_gradient_of_the_whole(size):
 
 
 def test_chunks_divide_the_batch_and_keep_to_what_fits():
-    step = SGNOConfig(2, 3, 1).build(Grid(1, (8,)), key=jax.random.PRNGKey(0)).prepare()
+    step = prepare(SGNOConfig(2, 3, 1).build(Grid(1, (8,)), key=jax.random.PRNGKey(0)))
     for points, batch in (((160,), 20), ((160,), 30), ((64, 64), 20), ((1024,), 20)):
         size = chunk_size(step, batch, points)
         assert batch % size == 0 and size <= max(1, 5120 // math.prod(points))

@@ -12,9 +12,9 @@ import zarr
 from typer.testing import CliRunner
 
 from sgno.cli.app import app
-from sgno.models.linear import LinearConfig
-from sgno.models.step import Grid
-from sgno.models.weights import save_weights
+from sgno.grid import Grid
+from sgno.nn.linear import LinearConfig
+from sgno.weights import save_weights
 
 N, RATE = 32, 1.02
 # |RATE^t - 1| first passes the monitor's tenth at this step.

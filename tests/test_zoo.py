@@ -12,13 +12,14 @@ from typer.testing import CliRunner
 
 import sgno
 from sgno.cli.app import app
-from sgno.data import load_trajectories
 from sgno.errors import InputError
-from sgno.evaluation import evaluate
-from sgno.models.weights import save_weights
-from sgno.study.store import Store
-from sgno.tasks import Task
-from sgno.zoo import build, find, shelf
+from sgno.lab.data import load_trajectories
+from sgno.lab.store import Store
+from sgno.lab.tasks import Task
+from sgno.lab.zoo import build, find, shelf
+from sgno.solve import evaluate
+from sgno.step import prepare
+from sgno.weights import save_weights
 
 NAMES = shelf.names()
 ONE_D = [name for name in NAMES if name.split("/")[0].endswith("1d")]
@@ -70,7 +71,7 @@ def test_a_loaded_step_is_an_equinox_module_that_composes():
     @eqx.filter_jit
     def compose(step, u):
         slope = jax.grad(lambda u: jnp.sum(step(u) ** 2))(u)
-        return step(u), step.prepare()(u), jax.vmap(step)(jnp.stack([u, -u])), slope
+        return step(u), prepare(step)(u), jax.vmap(step)(jnp.stack([u, -u])), slope
 
     once, prepared, mapped, slope = compose(step, u)
     assert once.shape == (1, 160)

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from sgno.models.registry import get_model
-from sgno.study.job import Job
-from sgno.study.store import Store
-from sgno.tasks import get_task
+from sgno.lab.job import Job
+from sgno.lab.store import Store
+from sgno.lab.tasks import get_task
+from sgno.registry import get_model
 from sgno.training.config import TrainConfig
 
 TINY = {
@@ -28,7 +28,7 @@ def tiny_job(seed: int = 0, updates: int = 20, model: str = "Conv;4;1;relu", tas
 
 def result(store: Store, job_id: str) -> dict:
     """All that a job left, but for what is measured. Equal for equal runs, bit for bit."""
-    from sgno.files import load_arrays
+    from sgno.io.files import load_arrays
 
     record = {key: value for key, value in store.record(job_id).items() if key not in MEASURED}
     folder = store.job(job_id)
@@ -41,8 +41,8 @@ def result(store: Store, job_id: str) -> dict:
 
 
 def main(out: str, cache: str, seeds: str, updates: str) -> None:
-    from sgno.study.executor import run_study
-    from sgno.study.local import LocalProcesses
+    from sgno.lab.executor import run_study
+    from sgno.lab.local import LocalProcesses
 
     jobs = [tiny_job(seed, int(updates)) for seed in range(int(seeds))]
     # A checkpoint after every dispatch, so that a kill meets them in every state.

@@ -4,8 +4,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from sgno.files import write_json
-from sgno.study.machine import machine, versions
+from sgno.io.files import write_json
+from sgno.lab.machine import machine, versions
 
 RESULTS = Path(__file__).parent.parent / "results"
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sgno.evaluation.scores import gmean
-from sgno.files import read_json, write_json
-from sgno.models.registry import get_model
-from sgno.report.runs import read_store
-from sgno.study.machine import machine, versions
-from sgno.tasks import get_task
+from sgno.io.files import read_json, write_json
+from sgno.lab.machine import machine, versions
+from sgno.lab.report.runs import read_store
+from sgno.lab.tasks import get_task
+from sgno.registry import get_model
+from sgno.solve.scores import gmean
 
 RESULTS = Path(__file__).parent.parent / "results"
 PAIRS = (("ks1d", "fno"), ("disp1d", "fno"), ("ks1d", "dil"), ("ks1d", "unet"))

@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 from keep import RESULTS, keep
 
-from sgno.data import load_trajectories
-from sgno.evaluation.certificates import certify, gather_evidence
-from sgno.evaluation.certificates.certificate import finite_json
-from sgno.evaluation.certificates.local import l2
-from sgno.files import read_json
-from sgno.models.weights import load_weights
-from sgno.tasks import Task
-from sgno.zoo import find
-from sgno.zoo.shelf import names
+from sgno.io.files import read_json
+from sgno.lab.data import load_trajectories
+from sgno.lab.tasks import Task
+from sgno.lab.zoo import find
+from sgno.lab.zoo.shelf import names
+from sgno.solve.certificates import certify, gather_evidence
+from sgno.solve.certificates.certificate import finite_json
+from sgno.solve.certificates.local import l2
+from sgno.step import batch, prepare
+from sgno.weights import load_weights
 
 BATCH = 250
 BATCHES = {"random": 28, "along the most stretched direction": 6, "climbed": 6}
@@ -39,7 +40,7 @@ def per_state(norms, u):
 @eqx.filter_jit
 def stretched(ready, u, v):
     """|f(u) - f(v)|, |u - v| and |u| + |v|."""
-    return l2(ready.batch(u) - ready.batch(v)), l2(u - v), l2(u) + l2(v)
+    return l2(batch(ready, u) - batch(ready, v)), l2(u - v), l2(u) + l2(v)
 
 
 @eqx.filter_jit
@@ -89,7 +90,7 @@ def examine(name: str) -> dict[str, Any]:
     assert evidence.holds
     assert evidence.local <= certificate.step
 
-    ready = eqx.filter_jit(lambda step: step.prepare())(weights.step)
+    ready = eqx.filter_jit(lambda step: prepare(step))(weights.step)
     rng = np.random.default_rng(0)
     a, b = certificate.rounding
     largest = dict.fromkeys(BATCHES, 0.0)

@@ -18,9 +18,9 @@ import kills
 from disks import close_disk, open_disk
 from tiny_study import result, tiny_job
 
-from sgno.study.executor import News, run_study
-from sgno.study.local import LocalProcesses
-from sgno.study.store import Store
+from sgno.lab.executor import News, run_study
+from sgno.lab.local import LocalProcesses
+from sgno.lab.store import Store
 
 SGNO = [sys.executable, "-m", "sgno"]
 STUDY = ["reproduce", "--tasks", "adv1d", "--models", "linear,conv", "--workers", "1", "--no-estimate"]

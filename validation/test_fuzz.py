@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from fuzzing import FOUND, TARGETS, run
 from keep import RESULTS, keep
 
-from sgno.files import read_json
+from sgno.io.files import read_json
 
 CASES = {
     "containers": 40_000,

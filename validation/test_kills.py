@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from keep import keep
 from kills import Start, check, finish, kill_often, sgno, study
 
-from sgno.study.store import Store
+from sgno.lab.store import Store
 
 KILLS = {"sgno run": 150, "study": 50}
 # A study takes long to start, so that without a limit no round would ever end.

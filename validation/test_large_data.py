@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import zarr
 
-from sgno.files import write_json
-from sgno.study.machine import machine, versions
+from sgno.io.files import write_json
+from sgno.lab.machine import machine, versions
 
 # What was measured is kept with the other results.
 RESULTS = Path(__file__).parents[1] / "results" / "large_data.json"

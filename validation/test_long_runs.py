@@ -16,16 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sgno.data.trajectories import load_trajectories
-from sgno.files import read_json, write_json
-from sgno.models.sgno_x import SGNOX
-from sgno.models.sgno_x.trapping import touches
-from sgno.models.weights import load_weights
-from sgno.report.runs import read_store
-from sgno.study.machine import machine, versions
-from sgno.study.store import Store
-from sgno.tasks import TASKS, Task
-from sgno.zoo import cards, find
+from sgno.io.files import read_json, write_json
+from sgno.lab.data.trajectories import load_trajectories
+from sgno.lab.machine import machine, versions
+from sgno.lab.report.runs import read_store
+from sgno.lab.store import Store
+from sgno.lab.tasks import TASKS, Task
+from sgno.lab.zoo import cards, find
+from sgno.sgno_x import SGNOX
+from sgno.sgno_x.trapping import touches
+from sgno.step import batch, prepare
+from sgno.weights import load_weights
 
 RESULTS = Path(__file__).parent.parent / "results"
 KEPT = RESULTS / "long_runs.json"
@@ -44,12 +45,12 @@ class LongRun(NamedTuple):
 
 @eqx.filter_jit
 def _long(step: SGNOX, u: jax.Array, steps: int):
-    ready = step.prepare()
+    ready = prepare(step)
     axes = tuple(range(1, u.ndim))
 
     def advance(_, carry):
         u, bad, largest = carry
-        u = ready.batch(u)
+        u = batch(ready, u)
         rms = jnp.sqrt(jnp.mean(u**2, axis=axes)).max()
         return u, bad + ~jnp.isfinite(u).all(), jnp.maximum(largest, rms)
 

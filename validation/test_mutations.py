@@ -114,8 +114,8 @@ MUTATIONS = (
     Mutation(
         "the start is fitted to the test set",
         "study/job.py",
-        "step.warm_start(start_part(learned)",
-        "step.warm_start(data.test",
+        "warm_start(step, start_part(learned)",
+        "warm_start(step, data.test",
         "test_study.py::test_training_never_looks_at_the_test_part",
     ),
     Mutation(

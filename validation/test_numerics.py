@@ -12,15 +12,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from tiny_study import result, tiny_job
 
-from sgno.data import load_trajectories
-from sgno.evaluation import evaluate
-from sgno.models.registry import get_model
+from sgno.identify import warm_start
+from sgno.lab.data import load_trajectories
+from sgno.lab.executor import run_study
+from sgno.lab.local import LocalProcesses
+from sgno.lab.store import Store
+from sgno.lab.tasks import get_task
+from sgno.lab.tasks.catalogue import TASKS
 from sgno.precision import enable_x64
-from sgno.study.executor import run_study
-from sgno.study.local import LocalProcesses
-from sgno.study.store import Store
-from sgno.tasks import get_task
-from sgno.tasks.catalogue import TASKS
+from sgno.registry import get_model
+from sgno.solve import evaluate
 
 POINTS = {1: 160, 2: 64, 3: 32}
 STEPS = 50
@@ -35,8 +36,8 @@ def test_float32_rollouts_follow_float64_ones(name, tmp_path):
     )
     data = load_trajectories(task, tmp_path)
     config = get_model("linear", task.num_spatial_dims)
-    step = config.build(data.grid, key=jax.random.PRNGKey(0)).warm_start(
-        data.train, key=jax.random.PRNGKey(1)
+    step = warm_start(
+        config.build(data.grid, key=jax.random.PRNGKey(0)), data.train, key=jax.random.PRNGKey(1)
     )
     single = evaluate(step, data.test)
     with enable_x64(True):

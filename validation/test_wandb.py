@@ -1,6 +1,6 @@
 """Weights & Biases for real, offline: needs the extra `tracking`."""
 
-from sgno.training.tracking import tracking
+from sgno.lab.tracking import tracking
 
 
 def test_an_offline_run_leaves_its_file(tmp_path, monkeypatch):

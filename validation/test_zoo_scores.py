@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import sgno
-from sgno.data import load_trajectories
-from sgno.evaluation import evaluate
-from sgno.tasks import Task
-from sgno.zoo import shelf
+from sgno.lab.data import load_trajectories
+from sgno.lab.tasks import Task
+from sgno.lab.zoo import shelf
+from sgno.solve import evaluate
 
 
 @pytest.mark.parametrize("name", shelf.names())

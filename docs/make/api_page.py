@@ -22,7 +22,7 @@ _GROUPS = {
         "SGNOX",
         "Linear",
         "CNO",
-        "AbstractStep",
+        "Step",
         "Grid",
         "count_parameters",
     ),

@@ -18,15 +18,15 @@ from PIL import Image
 from task_pictures import chosen_models
 
 from sgno.errors import InputError
-from sgno.evaluation.sample import stride
-from sgno.report.fields import Frames, as_frames, load_prediction, load_truth
-from sgno.report.figures.panels import drawn_rows
-from sgno.report.figures.style import new_figure, styled
-from sgno.report.groups import Row, compare
-from sgno.report.models import label, look
-from sgno.report.runs import read_store
-from sgno.study.store import Store
-from sgno.tasks import TASKS
+from sgno.lab.report.fields import Frames, as_frames, load_prediction, load_truth
+from sgno.lab.report.figures.panels import drawn_rows
+from sgno.lab.report.figures.style import new_figure, styled
+from sgno.lab.report.groups import Row, compare
+from sgno.lab.report.models import label, look
+from sgno.lab.report.runs import read_store
+from sgno.lab.store import Store
+from sgno.lab.tasks import TASKS
+from sgno.solve.sample import stride
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 400_000
@@ -59,11 +59,11 @@ def from_store(row: Row, store: Store) -> Scene | None:
 
 def from_zoo(name: str) -> Scene:
     """The first test trajectory, made again, and the shipped models on it."""
-    from sgno.data.scenario import make_scenario
-    from sgno.evaluation.sample import sample_reference, sample_rollout
-    from sgno.tasks import Task, get_task
-    from sgno.zoo import load
-    from sgno.zoo.shelf import card, names
+    from sgno.lab.data.scenario import make_scenario
+    from sgno.lab.tasks import Task, get_task
+    from sgno.lab.zoo import load
+    from sgno.lab.zoo.shelf import card, names
+    from sgno.solve.sample import sample_reference, sample_rollout
 
     shipped = [found for found in names() if found.startswith(f"{name}/")]
     task = Task.from_json(card(shipped[0]).task) if shipped else get_task(name)

@@ -3,17 +3,17 @@
 import dataclasses
 from pathlib import Path
 
-from sgno.report.figures.frontier import frontier_figure
-from sgno.report.figures.style import encode, styled
-from sgno.report.groups import Comparison, compare
-from sgno.report.runs import read_store
-from sgno.report.tables.frontier import frontier_table
-from sgno.report.tables.main import main_table
-from sgno.report.tables.sgno_x import sgno_x_ablation_table, sgno_x_table
-from sgno.report.tables.table import Table
-from sgno.report.tables.transfer import transfer_table
-from sgno.report.text import markdown
-from sgno.tasks.catalogue import TASKS
+from sgno.lab.report.figures.frontier import frontier_figure
+from sgno.lab.report.figures.style import encode, styled
+from sgno.lab.report.groups import Comparison, compare
+from sgno.lab.report.runs import read_store
+from sgno.lab.report.tables.frontier import frontier_table
+from sgno.lab.report.tables.main import main_table
+from sgno.lab.report.tables.sgno_x import sgno_x_ablation_table, sgno_x_table
+from sgno.lab.report.tables.table import Table
+from sgno.lab.report.tables.transfer import transfer_table
+from sgno.lab.report.text import markdown
+from sgno.lab.tasks.catalogue import TASKS
 
 # Wide tables need the room of the table of contents.
 _HEAD = """---

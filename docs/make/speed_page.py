@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sgno.bench.summary import rollout_seconds, rows
+from benchmarks.speed.summary import rollout_seconds, rows
 
 _HEAD = """# Speed and memory
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import task_pictures
 
-from sgno.report import paper
-from sgno.report.groups import Comparison, Group, Row, compare
-from sgno.report.models import is_sgno_x, label, order
-from sgno.report.runs import read_store
-from sgno.report.tables.table import number_text, printed_text
-from sgno.study.presets import MAIN_MODELS
-from sgno.study.store import Store
-from sgno.tasks.catalogue import CARDS, TASKS
-from sgno.tasks.task import Task
+from sgno.lab.presets import MAIN_MODELS
+from sgno.lab.report import paper
+from sgno.lab.report.groups import Comparison, Group, Row, compare
+from sgno.lab.report.models import is_sgno_x, label, order
+from sgno.lab.report.runs import read_store
+from sgno.lab.report.tables.table import number_text, printed_text
+from sgno.lab.store import Store
+from sgno.lab.tasks.catalogue import CARDS, TASKS
+from sgno.lab.tasks.task import Task
 
 # Tables of scores need the room of the table of contents, which these short pages can do without.
 _HEAD = "---\nhide: [toc]\n---\n"

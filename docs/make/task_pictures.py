@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from sgno.errors import InputError
-from sgno.report.fields import Frames, load_prediction, load_truth
-from sgno.report.figures.panels import main_models
-from sgno.report.figures.style import encode, new_figure, plot_curve, styled
-from sgno.report.groups import Row
-from sgno.report.models import label
-from sgno.study.store import Store
+from sgno.lab.report.fields import Frames, load_prediction, load_truth
+from sgno.lab.report.figures.panels import main_models
+from sgno.lab.report.figures.style import encode, new_figure, plot_curve, styled
+from sgno.lab.report.groups import Row
+from sgno.lab.report.models import label
+from sgno.lab.store import Store
 
 _MOST_MODELS = 4
 _FIRST = ("sgno-x", "sgno")
@@ -122,8 +122,8 @@ def _smaller(png: bytes) -> bytes:
 
 def draw_truths(folder: Path) -> None:
     """One trajectory of every task by its reference solver, on the task's own grid, as `NAME-truth.webp`."""
-    from sgno.data.scenario import make_scenario
-    from sgno.tasks import TASKS
+    from sgno.lab.data.scenario import make_scenario
+    from sgno.lab.tasks import TASKS
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, task in TASKS.items():

@@ -24,8 +24,8 @@ def bench(
     our loop and under APEBench's trainer, and the reference solver. Leave the machine alone meanwhile. An
     interrupted run goes on where it stopped.
     """
-    from sgno.bench.run import run_benchmark
-    from sgno.bench.text import lines
+    from benchmarks.speed.run import run_benchmark
+    from benchmarks.speed.text import lines
 
     def say(text: str) -> None:
         console.print(text, markup=False, style="dim")

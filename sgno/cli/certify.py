@@ -13,8 +13,8 @@ from sgno.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgno.evaluation.certificates import Certificate, Evidence
-    from sgno.models.weights import Weights
+    from sgno.solve.certificates import Certificate, Evidence
+    from sgno.weights import Weights
 
 _SHOWN_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -48,10 +48,10 @@ def certify(
     """
     if samples < 1 or (steps is not None and steps < 1):
         raise InputError(f"--samples {samples} --steps {steps}: use at least one of each.")
-    from sgno.data.trajectories import default_cache
-    from sgno.models.weights import load_weights
-    from sgno.study.compilation import use_compilation_cache
-    from sgno.zoo import find
+    from sgno.lab.compilation import use_compilation_cache
+    from sgno.lab.data.trajectories import default_cache
+    from sgno.lab.zoo import find
+    from sgno.weights import load_weights
 
     cache = cache or default_cache()
     use_compilation_cache(cache)
@@ -84,7 +84,7 @@ def _reference(
 
     last = None if steps is None else steps + 1
     if data is not None:
-        from sgno.data.source import open_source
+        from sgno.io.source import open_source
 
         source = open_source(data, key=key, layout=layout, prefer=("u", "test", "train"))
         if len(source.shape[3:]) != weights.grid.num_spatial_dims or source.shape[2] != weights.grid.channels:
@@ -98,8 +98,8 @@ def _reference(
     recorded = weights.provenance.get("job", {}).get("task")
     if task is None and not (own_task and recorded):
         return None
-    from sgno.data.load import load_data, task_from_json
-    from sgno.tasks import get_task
+    from sgno.lab.data.load import load_data, task_from_json
+    from sgno.lab.tasks import get_task
 
     if task in (None, "recorded"):
         if not recorded:
@@ -129,9 +129,9 @@ def _reference(
 def _certify_group(
     names: list[str], group: list["Weights"], reference: "np.ndarray | None", out: Path | None
 ) -> list[dict[str, Any]]:
-    from sgno.evaluation.certificates import certify as certify_steps
-    from sgno.evaluation.certificates import gather_evidence
-    from sgno.evaluation.certificates.words import found, guaranteed
+    from sgno.solve.certificates import certify as certify_steps
+    from sgno.solve.certificates import gather_evidence
+    from sgno.solve.certificates.words import found, guaranteed
 
     points = group[0].grid.points if reference is None else reference.shape[3:]
     trained = [weights.step for weights in group]
@@ -156,7 +156,7 @@ def _certify_group(
 def _print_constants(name: str, certificate: "Certificate") -> None:
     from rich.table import Table
 
-    from sgno.evaluation.certificates.sgno_x import SGNOXConstants
+    from sgno.solve.certificates.sgno_x import SGNOXConstants
 
     constants = certificate.constants
     units = "" if certificate.units is None else ", of the model in units of its own"
@@ -210,9 +210,9 @@ def _print_horizon(name: str, evidence: "Evidence") -> None:
 
 
 def _draw(name: str, evidence: dict[str, Any], words: list[str], out: Path) -> list[str]:
-    from sgno.files import make_folder
-    from sgno.report.figures.certificate import certificate_figure
-    from sgno.report.figures.style import save, styled
+    from sgno.io.files import make_folder
+    from sgno.lab.report.figures.certificate import certificate_figure
+    from sgno.lab.report.figures.style import save, styled
 
     safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name).strip("_")[-80:]
     with styled():

@@ -18,16 +18,16 @@ def demo(
     """Compare SGNO with APEBench's FNO on Kuramoto-Sivashinsky, with a fifth of the paper's budget."""
     from rich.table import Table
 
-    from sgno.data.trajectories import default_cache
-    from sgno.models.registry import get_model
-    from sgno.report import write_report
-    from sgno.report.figures.everything import write_figures
-    from sgno.study.executor import run_study
-    from sgno.study.job import Job
-    from sgno.study.live import Board, Watcher
-    from sgno.study.local import LocalProcesses
-    from sgno.study.store import Store
-    from sgno.tasks import get_task
+    from sgno.lab.data.trajectories import default_cache
+    from sgno.lab.executor import run_study
+    from sgno.lab.job import Job
+    from sgno.lab.live import Board, Watcher
+    from sgno.lab.local import LocalProcesses
+    from sgno.lab.report import write_report
+    from sgno.lab.report.figures.everything import write_figures
+    from sgno.lab.store import Store
+    from sgno.lab.tasks import get_task
+    from sgno.registry import get_model
     from sgno.training.config import TrainConfig
 
     task, store = get_task(TASK), Store(out).create()

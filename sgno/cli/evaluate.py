@@ -47,11 +47,11 @@ def evaluate(
         raise InputError(f"--tau {tau} must be positive.")
     _check_out(out, force)
     from sgno.cli.progress import bar
-    from sgno.data.source import open_source
-    from sgno.evaluation.blocks import evaluate_blocks
-    from sgno.models.weights import load_weights
-    from sgno.training.sharding import use_every_core
-    from sgno.zoo import find
+    from sgno.devices import use_every_core
+    from sgno.io.source import open_source
+    from sgno.lab.zoo import find
+    from sgno.solve.blocks import evaluate_blocks
+    from sgno.weights import load_weights
 
     use_every_core(samples)
     loaded = load_weights(find(weights))
@@ -95,8 +95,8 @@ def _chosen_shape(source, grid, samples: int | None, steps: int | None) -> tuple
 def _summary(scored, tau: float) -> dict[str, Any]:
     import numpy as np
 
-    from sgno.evaluation.scores import HORIZON, phase_average
-    from sgno.study.job import number
+    from sgno.lab.job import number
+    from sgno.solve.scores import HORIZON, phase_average
 
     spectral = scored.spectral._asdict()
     phase = spectral.pop("phase")
@@ -117,9 +117,9 @@ def _summary(scored, tau: float) -> dict[str, Any]:
 def _write(out: Path, summary: dict[str, Any], scored, tau: float, force: bool) -> None:
     import numpy as np
 
-    from sgno.files import new_folder, write_json
-    from sgno.report.figures.evaluation import evaluation_figure
-    from sgno.report.figures.style import save, styled
+    from sgno.io.files import new_folder, write_json
+    from sgno.lab.report.figures.evaluation import evaluation_figure
+    from sgno.lab.report.figures.style import save, styled
 
     last = len(scored.nrmse)
     shown = sorted({min(10, last), last})

@@ -33,11 +33,11 @@ def explain(
     """
     import numpy as np
 
-    from sgno.evaluation.explain import explain as read
-    from sgno.models.normalised import Normalised
-    from sgno.models.sgno_x import SGNOX
-    from sgno.models.weights import load_weights
-    from sgno.zoo import find
+    from sgno.lab.zoo import find
+    from sgno.nn.normalised import Normalised
+    from sgno.sgno_x import SGNOX
+    from sgno.solve.explain import explain as read
+    from sgno.weights import load_weights
 
     loaded = load_weights(find(weights))
     step, scale = loaded.step, 1.0
@@ -67,7 +67,7 @@ def explain(
 
 def _task(provenance: dict[str, Any]):
     """The task that the weights say they were trained on, or None."""
-    from sgno.tasks import Task
+    from sgno.lab.tasks import Task
 
     try:
         return Task.from_json(provenance["job"]["task"])
@@ -79,7 +79,7 @@ def _states(task, data: Path | None, layout: str | None, cache: Path | None, gri
     import numpy as np
 
     if data is not None:
-        from sgno.data.source import open_source
+        from sgno.io.source import open_source
 
         source = open_source(data, layout=layout)
         if source.grid != grid:
@@ -90,7 +90,7 @@ def _states(task, data: Path | None, layout: str | None, cache: Path | None, gri
         times = np.unique(np.linspace(0, source.shape[1] - 1, per_sample).astype(int))
         states = source.read(slice(0, min(_STATES, source.shape[0])), times)
     elif task is not None:
-        from sgno.data.trajectories import load_trajectories
+        from sgno.lab.data.trajectories import load_trajectories
 
         states = load_trajectories(task, cache).train[:, ::10]
     else:
@@ -105,7 +105,7 @@ def _add_truth(curves: list[dict[str, Any]], task, grid) -> None:
     """The equation's linear part along the same axis, beside each curve."""
     import numpy as np
 
-    from sgno.data.scenario import true_symbol
+    from sgno.lab.data.scenario import true_symbol
 
     symbol = true_symbol(task)
     for curve in curves:
@@ -116,9 +116,9 @@ def _add_truth(curves: list[dict[str, Any]], task, grid) -> None:
 
 
 def _write(content: dict[str, Any], out: Path, title: str) -> list[str]:
-    from sgno.files import write_json
-    from sgno.report.figures.explain import explain_figure
-    from sgno.report.figures.style import save, styled
+    from sgno.io.files import write_json
+    from sgno.lab.report.figures.explain import explain_figure
+    from sgno.lab.report.figures.style import save, styled
 
     out.mkdir(parents=True, exist_ok=True)
     with styled():

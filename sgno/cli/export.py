@@ -10,6 +10,7 @@ import typer
 from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
+from sgno.step import batch, prepare
 
 # Agreement that is promised, relative to the largest value of the state.
 TOLERANCE = 1e-5
@@ -41,8 +42,8 @@ def export(
     torch: a folder with step.py, settings.json and weights.npz, which needs torch and numpy only:
     from step import load; u_next = load()(u).
     """
-    from sgno.models.weights import load_weights
-    from sgno.zoo import find
+    from sgno.lab.zoo import find
+    from sgno.weights import load_weights
 
     loaded = load_weights(find(weights))
     if out.exists():
@@ -100,7 +101,7 @@ def _difference(found, loaded, u) -> float:
     import equinox as eqx
     import numpy as np
 
-    expected = np.asarray(eqx.filter_jit(lambda step, u: step.prepare().batch(u))(loaded.step, u))
+    expected = np.asarray(eqx.filter_jit(lambda step, u: batch(prepare(step), u))(loaded.step, u))
     return float(np.abs(np.asarray(found) - expected).max() / max(np.abs(expected).max(), 1e-30))
 
 

@@ -78,16 +78,16 @@ def fit(
     Ctrl-C it goes on where it stopped.
     """
     check_seeds(seeds, first_seed)
-    from sgno.data.own import open_files
-    from sgno.data.split import Split
-    from sgno.data.trajectories import default_cache
-    from sgno.study.compilation import use_compilation_cache
-    from sgno.study.fit import plan_fit
-    from sgno.study.job import run_job
-    from sgno.study.store import Store
+    from sgno.devices import use_every_core
+    from sgno.io.split import Split
+    from sgno.lab.compilation import use_compilation_cache
+    from sgno.lab.data.own import open_files
+    from sgno.lab.data.trajectories import default_cache
+    from sgno.lab.fit import plan_fit
+    from sgno.lab.job import run_job
+    from sgno.lab.store import Store
+    from sgno.lab.tracking import parse_trackers
     from sgno.training.config import TrainConfig
-    from sgno.training.sharding import use_every_core
-    from sgno.training.tracking import parse_trackers
 
     trackers = parse_trackers(track)
     use_every_core(batch or TrainConfig().batch_size)

@@ -35,10 +35,10 @@ def frontier(
     }
     from rich.table import Table
 
-    from sgno.data.trajectories import default_cache
-    from sgno.study.frontier import frontier as measure
-    from sgno.study.store import Store
-    from sgno.tasks import get_task
+    from sgno.lab.data.trajectories import default_cache
+    from sgno.lab.frontier import frontier as measure
+    from sgno.lab.store import Store
+    from sgno.lab.tasks import get_task
 
     found = measure(
         get_task(task).with_options(num_points=points),

@@ -42,9 +42,9 @@ def _rows(dims: list[int]) -> list[dict]:
     import equinox as eqx
     import jax
 
-    from sgno.models.count import count_parameters
-    from sgno.models.registry import MODELS
-    from sgno.models.step import Grid
+    from sgno.count import count_parameters
+    from sgno.grid import Grid
+    from sgno.registry import MODELS
 
     points = {1: (160,), 2: (64, 64), 3: (32, 32, 32)}
     rows = []

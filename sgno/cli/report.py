@@ -37,8 +37,8 @@ def report(
 
     The page is a single file that works offline and in print. What was not run is shown as not run.
     """
-    from sgno.files import write_bytes
-    from sgno.report import render_tables, write_report
+    from sgno.io.files import write_bytes
+    from sgno.lab.report import render_tables, write_report
 
     if format is Format.html:
         path = write_report(folder, out)
@@ -51,7 +51,7 @@ def report(
             write_bytes(out, [text.encode()])
             console.print(f"Wrote {out}.", soft_wrap=True, markup=False)
     if figures is not None:
-        from sgno.report.figures import write_figures
+        from sgno.lab.report.figures import write_figures
 
         written = write_figures(folder, figures)
         console.print(f"Wrote {len(written)} figures to {figures}.", soft_wrap=True, markup=False)

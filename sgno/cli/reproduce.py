@@ -46,12 +46,12 @@ def reproduce(
     options.check_checkpoint_seconds(checkpoint_seconds)
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers} must be at least 1.")
-    from sgno.data.trajectories import default_cache
-    from sgno.study.executor import run_study
-    from sgno.study.live import Board, Watcher
-    from sgno.study.plan import make_jobs
-    from sgno.study.presets import get_preset, preset_rows
-    from sgno.study.store import Store
+    from sgno.lab.data.trajectories import default_cache
+    from sgno.lab.executor import run_study
+    from sgno.lab.live import Board, Watcher
+    from sgno.lab.plan import make_jobs
+    from sgno.lab.presets import get_preset, preset_rows
+    from sgno.lab.store import Store
 
     chosen = get_preset(preset)
     jobs = make_jobs(preset_rows(chosen, tasks=_names(tasks), models=_names(models), seeds=seeds))
@@ -105,17 +105,17 @@ def _names(given: list[str] | None) -> list[str] | None:
 
 def _executor(cluster: str | None, workers: int | None):
     if cluster is None:
-        from sgno.study.local import LocalProcesses
+        from sgno.lab.local import LocalProcesses
 
         return LocalProcesses(workers)
-    from sgno.study.cluster import DaskCluster
+    from sgno.lab.cluster import DaskCluster
 
     return DaskCluster(cluster, workers)
 
 
 def _estimate(left, store, executor, cache: Path, seconds: float) -> dict[str, float]:
-    from sgno.study.estimate import estimate
-    from sgno.study.live import duration
+    from sgno.lab.estimate import estimate
+    from sgno.lab.live import duration
 
     with console.status("Measuring how long it will take ..."):
         found = estimate(left, store, executor, cache=cache, seconds=seconds)
@@ -154,7 +154,7 @@ def _print_end(jobs, failed: list[str], store) -> None:
 
 
 def _report(root: Path) -> str:
-    from sgno.report import write_report
+    from sgno.lab.report import write_report
 
     page = write_report(root)
     console.print(f"Report: {page}")

@@ -76,12 +76,12 @@ def rollout(
     if (stop_on is not None or watch_key is not None) and watch is None:
         raise InputError("--stop-on and --watch-key need --watch: a rollout is watched by training data.")
     from sgno.cli.watch import faults, reference
-    from sgno.data.initial import initial_states
-    from sgno.evaluation.march import march
-    from sgno.evaluation.writer import writer
-    from sgno.models.weights import load_weights
-    from sgno.training.sharding import use_every_core
-    from sgno.zoo import find
+    from sgno.devices import use_every_core
+    from sgno.io.initial import initial_states
+    from sgno.lab.zoo import find
+    from sgno.solve.march import march
+    from sgno.solve.writer import writer
+    from sgno.weights import load_weights
 
     use_every_core(samples)
     loaded = load_weights(find(weights))
@@ -138,7 +138,7 @@ class _Reached(NamedTuple):
 
 
 def _specs(u0, steps: int, every: int, statistics: bool, out: Path, watched: bool) -> dict[str, Any]:
-    from sgno.evaluation.writer import Spec
+    from sgno.solve.writer import Spec
 
     frames, count = 1 + steps // every, len(u0)
     if statistics:
@@ -162,7 +162,7 @@ def _write(pieces, u0, steps: int, every: int, sink, progress: dict[str, int]) -
     import numpy as np
 
     from sgno.cli.progress import bar
-    from sgno.evaluation.march import statistics as measured
+    from sgno.solve.march import statistics as measured
 
     def put(start: int, states, numbers, signals) -> None:
         count = len(numbers.energy)

@@ -44,15 +44,15 @@ def run(
     """
     check_seeds(seeds, first_seed)
     options.check_checkpoint_seconds(checkpoint_seconds)
-    from sgno.data.trajectories import default_cache
-    from sgno.models.registry import get_model, with_settings
-    from sgno.study.compilation import use_compilation_cache
-    from sgno.study.job import Job, run_job
-    from sgno.study.store import Store
-    from sgno.tasks import get_task
+    from sgno.devices import use_every_core
+    from sgno.lab.compilation import use_compilation_cache
+    from sgno.lab.data.trajectories import default_cache
+    from sgno.lab.job import Job, run_job
+    from sgno.lab.store import Store
+    from sgno.lab.tasks import get_task
+    from sgno.lab.tracking import parse_trackers
+    from sgno.registry import get_model, with_settings
     from sgno.training.config import TrainConfig
-    from sgno.training.sharding import use_every_core
-    from sgno.training.tracking import parse_trackers
 
     trackers = parse_trackers(track)
 

@@ -11,7 +11,7 @@ def tasks(json: Annotated[bool, typer.Option("--json", help="One JSON object on 
     """List the ten tasks. Any other APEBench scenario works too, as apebench:NAME;key=value."""
     from rich.table import Table
 
-    from sgno.tasks import CARDS, TASKS
+    from sgno.lab.tasks import CARDS, TASKS
 
     if json:
         rows = [{**task.to_json(), **CARDS[name]._asdict()} for name, task in TASKS.items()]

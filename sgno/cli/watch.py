@@ -9,7 +9,7 @@ from sgno.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgno.evaluation.monitor import Reference
+    from sgno.solve.monitor import Reference
 
 # Statistics need no more training data than this, and it fits into memory anywhere.
 _MOST_BYTES = 512 * 2**20
@@ -20,7 +20,7 @@ def reference(data: str, key: str | None, layout: str | None, cache: Path | None
 
     **Raises:** `InputError` if there is neither, or if the trajectories have one time only.
     """
-    from sgno.evaluation.monitor import reference_statistics
+    from sgno.solve.monitor import reference_statistics
 
     trajectories = _trajectories(data, key, layout, cache)
     if trajectories.shape[1] < 2:
@@ -29,9 +29,9 @@ def reference(data: str, key: str | None, layout: str | None, cache: Path | None
 
 
 def _trajectories(data: str, key: str | None, layout: str | None, cache: Path | None) -> "np.ndarray":
-    from sgno.data.source import open_source
-    from sgno.data.trajectories import default_cache, load_trajectories
-    from sgno.tasks import TASKS, get_task
+    from sgno.io.source import open_source
+    from sgno.lab.data.trajectories import default_cache, load_trajectories
+    from sgno.lab.tasks import TASKS, get_task
 
     if not Path(data).exists() and (data in TASKS or data.startswith("apebench:")):
         return load_trajectories(get_task(data), cache or default_cache()).train
@@ -45,7 +45,7 @@ def _trajectories(data: str, key: str | None, layout: str | None, cache: Path | 
 
 def faults(data: str, first: "np.ndarray", predictable: bool) -> dict[str, Any]:
     """For the record: when each fault began in each sample, None for never, and whether phases have a law."""
-    from sgno.evaluation.monitor import FAULTS
+    from sgno.solve.monitor import FAULTS
 
     began = {fault: [int(t) or None for t in row] for fault, row in zip(FAULTS, first, strict=True)}
     return {"data": data, "phases_predictable": predictable, "first_step": began}

@@ -17,7 +17,7 @@ def zoo(
     """
     from rich.table import Table
 
-    from sgno.zoo import shelf
+    from sgno.lab.zoo import shelf
 
     found = shelf.cards() if name is None else [shelf.card(name)]
     if json:

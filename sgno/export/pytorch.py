@@ -18,13 +18,14 @@ import numpy as np
 
 from sgno.errors import InputError
 from sgno.export.stablehlo import single_precision
-from sgno.files import new_folder, write_bytes, write_json
-from sgno.models.linear import Linear
-from sgno.models.normalised import Normalised
-from sgno.models.sgno import SGNO
-from sgno.models.sgno_x import SGNOX
-from sgno.models.sgno_x.trapping import sup_bound
-from sgno.models.step import AbstractStep, Grid
+from sgno.grid import Grid
+from sgno.io.files import new_folder, write_bytes, write_json
+from sgno.nn.linear import Linear
+from sgno.nn.normalised import Normalised
+from sgno.nn.sgno import SGNO
+from sgno.sgno_x import SGNOX
+from sgno.sgno_x.trapping import sup_bound
+from sgno.step import Step, prepare
 
 
 class Parts(NamedTuple):
@@ -34,7 +35,7 @@ class Parts(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def export_torch(folder: Path, step: AbstractStep, grid: Grid, provenance: Mapping[str, Any] | None = None):
+def export_torch(folder: Path, step: Step, grid: Grid, provenance: Mapping[str, Any] | None = None):
     """Write a step as a PyTorch module, whole or not at all.
 
     **Arguments:**
@@ -65,7 +66,7 @@ def export_torch(folder: Path, step: AbstractStep, grid: Grid, provenance: Mappi
 
 
 @functools.singledispatch
-def torch_parts(step: AbstractStep, grid: Grid) -> Parts:
+def torch_parts(step: Step, grid: Grid) -> Parts:
     """The coefficients of a step for `torch_step.py`."""
     raise InputError(
         f"A {type(step).__name__} has no PyTorch form: only SGNO, SGNO-X and linear steps have one. "
@@ -93,7 +94,7 @@ def _(step: Linear, grid: Grid) -> Parts:
 
 @torch_parts.register
 def _(step: SGNO, grid: Grid) -> Parts:
-    prepared = jax.jit(lambda step: step.prepare())(step)
+    prepared = jax.jit(lambda step: prepare(step))(step)
     width = prepared.lift.weight.shape[0]
     arrays: dict[str, Any] = {
         "lift.weight": prepared.lift.weight,
@@ -119,9 +120,9 @@ def _(step: SGNO, grid: Grid) -> Parts:
             arrays[f"layers.{i}.second.bias"] = layer.second_bias
     settings = {
         "kind": "sgno",
-        "num_modes": step.num_modes,
+        "num_modes": step.config.num_modes,
         "num_blocks": len(step.layers),
-        "coordinates": step.coordinates,
+        "coordinates": step.config.coordinates,
     }
     return Parts(settings, arrays)
 

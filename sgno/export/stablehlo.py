@@ -18,13 +18,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sgno.errors import InputError
-from sgno.files import write_bytes
-from sgno.models.step import AbstractStep, Grid
+from sgno.grid import Grid
+from sgno.io.files import write_bytes
+from sgno.step import Step, prepare
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def export_stablehlo(path: Path, step: AbstractStep, grid: Grid) -> None:
+def export_stablehlo(path: Path, step: Step, grid: Grid) -> None:
     """Write a step for states of shape `grid.shape`, whole or not at all.
 
     **Arguments:**
@@ -43,9 +44,9 @@ def export_stablehlo(path: Path, step: AbstractStep, grid: Grid) -> None:
     write_bytes(path, [bytes(content)])
 
 
-def exported(step: AbstractStep, grid: Grid) -> jax.export.Exported:
+def exported(step: Step, grid: Grid) -> jax.export.Exported:
     """The step as an exported function of `(batch, *grid.shape)`."""
-    prepared = single_precision(step).prepare()
+    prepared = prepare(single_precision(step))
 
     def advance(u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
         # Not `batch`, whose layouts depend on the number of states, which is unknown here.
@@ -60,7 +61,7 @@ def exported(step: AbstractStep, grid: Grid) -> jax.export.Exported:
         raise InputError(f"The step cannot be exported for states of shape {grid.shape}: {reason}") from error
 
 
-def single_precision(step: AbstractStep) -> AbstractStep:
+def single_precision(step: Step) -> Step:
     """The step with every floating-point array in float32."""
 
     def cast(leaf):

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 
 import optax
 
+from sgno.config import ModelConfig
 from sgno.errors import InputError, unknown_name
-from sgno.models.config import ModelConfig
-from sgno.plain import checked_fields
+from sgno.io.plain import checked_fields
 
 Optimizer = Literal["adam"]
 Loss = Literal["mse", "increment"]

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from sgno.data.source import Source
+from sgno.devices import replicate
+from sgno.io.source import Source
 from sgno.training.batches import batch_plan, num_windows
 from sgno.training.config import TrainConfig
-from sgno.training.sharding import replicate
 
 # What is read for one block, and the shortest run of states that is worth going to another place for.
 _BLOCK_BYTES = 64 * 2**20

@@ -11,13 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from sgno.data.source import Source
-from sgno.models.step import AbstractStep, chunk_size
-from sgno.training.batches import take_windows
-from sgno.training.chunks import mean_over_chunks
-from sgno.training.config import TrainConfig
-from sgno.training.feed import Resident, Streamed, feed
-from sgno.training.sharding import (
+from sgno.devices import (
     local_mesh,
     mean_over_devices,
     replicate,
@@ -25,6 +19,12 @@ from sgno.training.sharding import (
     shard_batch,
     shard_seeds,
 )
+from sgno.io.source import Source
+from sgno.step import Step, chunk_size, fast_batch, prepare, trainable
+from sgno.training.batches import take_windows
+from sgno.training.chunks import mean_over_chunks
+from sgno.training.config import TrainConfig
+from sgno.training.feed import Resident, Streamed, feed
 from sgno.training.state import TrainState
 
 # The most updates in one dispatch, and how long one should take: progress and Ctrl-C wait for it.
@@ -46,25 +46,25 @@ class Progress(NamedTuple):
 class TrainResult(NamedTuple):
     """A trained step and how it went. `diverged_at` is the first update with a non-finite loss."""
 
-    step: AbstractStep
+    step: Step
     losses: np.ndarray
     state: TrainState
     diverged_at: int | None
     seconds_per_update: float
 
 
-def initial_state(step: AbstractStep, config: TrainConfig, *, key: PRNGKeyArray) -> TrainState:
+def initial_state(step: Step, config: TrainConfig, *, key: PRNGKeyArray) -> TrainState:
     """The state before the first update, in the config's precision. `key` orders the mini-batches."""
     params: PyTree = split(cast(step, jnp.dtype(config.precision)))[0]
     return TrainState(params, make_optimizer(config).init(params), jnp.zeros((), jnp.int32), key)
 
 
-def split(step: AbstractStep) -> tuple[AbstractStep, AbstractStep]:
+def split(step: Step) -> tuple[Step, Step]:
     """The trainable leaves of a step, and all the rest."""
-    return eqx.partition(step, step.trainable())
+    return eqx.partition(step, trainable(step))
 
 
-def cast(step: AbstractStep, dtype: jnp.dtype) -> AbstractStep:
+def cast(step: Step, dtype: jnp.dtype) -> Step:
     """The step with its floating-point arrays in `dtype`."""
     return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, step)
 
@@ -74,7 +74,7 @@ def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
 
 
 def train(
-    step: AbstractStep,
+    step: Step,
     trajectories: Float[Array, "samples times channels *points"] | np.ndarray | Source,
     config: TrainConfig,
     *,
@@ -108,7 +108,7 @@ def train(
 
 
 def train_seeds(
-    steps: Sequence[AbstractStep],
+    steps: Sequence[Step],
     trajectories: Float[Array, "samples times channels *points"] | np.ndarray | Source,
     config: TrainConfig,
     *,
@@ -147,7 +147,7 @@ class _Run(NamedTuple):
     losses: np.ndarray
     seconds_per_update: float
 
-    def result(self, step: AbstractStep, state: TrainState, losses: np.ndarray) -> TrainResult:
+    def result(self, step: Step, state: TrainState, losses: np.ndarray) -> TrainResult:
         finite = np.isfinite(losses)
         diverged_at = None if finite.all() else int(np.argmin(finite))
         return TrainResult(step, losses, state, diverged_at, self.seconds_per_update)
@@ -155,7 +155,7 @@ class _Run(NamedTuple):
 
 def _run(
     state: TrainState,
-    frozen: AbstractStep,
+    frozen: Step,
     source: Resident | Streamed,
     config: TrainConfig,
     losses: np.ndarray | None,
@@ -211,7 +211,7 @@ def loss_scale(data: Float[Array, "samples times *state"], config: TrainConfig) 
 
 
 def batch_loss(
-    step: AbstractStep,
+    step: Step,
     states: Float[Array, "times batch channels *points"],
     config: TrainConfig,
     *,
@@ -222,7 +222,7 @@ def batch_loss(
 
     The devices share the batch, unless each of them has seeds of its own (`apart`).
     """
-    step = step.prepare()
+    step = prepare(step)
     if config.noise > 0:
         u = states[0]
         noise = config.noise * jnp.std(u) * jax.random.normal(key, u.shape, u.dtype)
@@ -233,7 +233,7 @@ def batch_loss(
         step = eqx.combine(weights, rest)
         u, total = states[0], jnp.zeros((), states.dtype)
         for target in states[1:]:
-            u = step.batch(u)
+            u = fast_batch(step, u)
             total = total + jnp.mean(jnp.square(u - target))
             if config.pushforward:
                 u = jax.lax.stop_gradient(u)

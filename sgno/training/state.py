@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from sgno.errors import InputError
-from sgno.files import load_arrays, save_arrays
-from sgno.models.leaves import flatten, unflatten
+from sgno.io.files import load_arrays, save_arrays
+from sgno.leaves import flatten, unflatten
 
 
 class TrainState(eqx.Module):

@@ -14,12 +14,13 @@ import torch
 import sgno
 from sgno.export import export_torch
 from sgno.export.torch_step import load
-from sgno.models.linear import LinearConfig
-from sgno.models.normalised import NormalisedConfig
-from sgno.models.sgno import SGNOConfig
-from sgno.models.sgno_x import SGNOXConfig
-from sgno.models.step import Grid
-from sgno.zoo import find
+from sgno.grid import Grid
+from sgno.lab.zoo import find
+from sgno.nn.linear import LinearConfig
+from sgno.nn.normalised import NormalisedConfig
+from sgno.nn.sgno import SGNOConfig
+from sgno.sgno_x import SGNOXConfig
+from sgno.step import batch, prepare
 
 GRIDS = {1: Grid(1, (32,)), 2: Grid(2, (14, 12)), 3: Grid(1, (8, 8, 10))}
 
@@ -47,7 +48,7 @@ def test_the_same_numbers(name, tmp_path):
     step = jax.tree.map(shake, step)
     export_torch(tmp_path / "out", step, grid)
     u = rng.normal(size=(3, *grid.shape)).astype(np.float32)
-    expected = np.asarray(eqx.filter_jit(lambda step, u: step.prepare().batch(u))(step, u))
+    expected = np.asarray(eqx.filter_jit(lambda step, u: batch(prepare(step), u))(step, u))
     module = load(tmp_path / "out")
     found = module(torch.from_numpy(u)).detach().numpy()
     assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()

@@ -13,7 +13,9 @@ import torch
 from benchmarks.torch_loop import learning_rate, rollout, training_update
 from benchmarks.torch_sgno import SGNO as TorchSGNO
 from benchmarks.torch_sgno import Settings, dump_numpy, load_numpy, paper
-from sgno.models.sgno import SGNO
+from sgno.grid import Grid
+from sgno.nn.sgno import SGNO, SGNOConfig
+from sgno.step import batch
 
 POINTS = {1: (31,), 2: (14, 11), 3: (8, 9, 10)}
 SMALL = {1: (4, 6, 2), 2: (3, 4, 2), 3: (3, 3, 2)}
@@ -37,8 +39,10 @@ def named_arrays(model) -> dict[str, np.ndarray]:
 
 def pair(settings: Settings, *, spread: float) -> tuple[SGNO, TorchSGNO]:
     """The same random weights in both, moved far enough from the start that every cap is active somewhere."""
-    kwargs = {name: value for name, value in asdict(settings).items() if name != "pointwise"}
-    model = SGNO(**kwargs, key=jax.random.key(0))
+    shape = ("pointwise", "num_spatial_dims", "num_channels")
+    config = SGNOConfig(**{name: value for name, value in asdict(settings).items() if name not in shape})
+    grid = Grid(settings.num_channels, (2 * config.num_modes,) * settings.num_spatial_dims)
+    model = SGNO(config, grid, key=jax.random.key(0))
     rng = np.random.default_rng(1)
     move = lambda x: jnp.asarray(x + spread * rng.standard_normal(x.shape), x.dtype)
     model = jax.tree.map(lambda x: move(x) if eqx.is_inexact_array(x) else x, model)
@@ -64,7 +68,7 @@ def test_same_output_and_gradients(d, variant):
     target = np.random.default_rng(3).standard_normal(u.shape).astype(np.float32)
 
     def loss(model):
-        predicted = model.batch(jnp.asarray(u))
+        predicted = batch(model, jnp.asarray(u))
         return jnp.mean((predicted - target) ** 2), predicted
 
     gradient, predicted = eqx.filter_jit(eqx.filter_grad(loss, has_aux=True))(ours)

@@ -1,0 +1,140 @@
+"""Jobs on a Dask cluster: one that runs already, or one of this machine that is started here.
+
+The store and the data cache must lie on a file system that every worker sees under the same path.
+"""
+
+import json
+import os
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+from sgno.errors import InputError
+from sgno.lab.executor import Event, drain
+
+_TOPIC = "sgno"
+LOCAL = "local"
+
+
+def _work(text: str, topic: str, cores: tuple[int, ...]) -> str:
+    """Runs on a worker: a call and its answer as JSON."""
+    from distributed import get_worker
+
+    call, worker = json.loads(text), get_worker()
+    if cores:
+        # Before jax is imported: XLA counts the cores it may use when it starts.
+        os.sched_setaffinity(0, {cores[int(worker.name) % len(cores)]})
+    from sgno.lab.perform import perform
+
+    def tell(kind: str, content: dict[str, Any]) -> None:
+        worker.log_event(topic, json.dumps({"kind": kind, "id": call["id"], "content": content}))
+
+    return json.dumps(perform(call, tell), allow_nan=False)
+
+
+class DaskCluster:
+    """An executor on Dask.
+
+    A worker that dies is noticed by the scheduler; one of our own cluster is replaced by its nanny. The call
+    is reported as lost, so the same rule decides about another try as on local processes. After Ctrl-C
+    running calls are cancelled; their last checkpoint, at most half a minute old, is where they go on.
+
+    **Arguments:**
+
+    - `address`: of a scheduler, for example `tcp://10.0.0.1:8786`, or `local`.
+    - `workers`: how many processes a local cluster has; as many as there are cores by default.
+
+    **Raises:** `InputError` if Dask is not installed or no scheduler answers.
+    """
+
+    def __init__(self, address: str, workers: int | None = None):
+        try:
+            import distributed
+        except ImportError as error:
+            raise InputError("A cluster needs Dask: pip install 'sgno[cluster]'.") from error
+        if workers is not None and workers < 1:
+            raise InputError(f"workers={workers} must be at least 1.")
+        self._cores = _cores() if address == LOCAL else ()
+        self._cluster = _start_cluster(workers or len(self._cores) or 1) if address == LOCAL else None
+        try:
+            # Synchronous here; the annotations of `distributed` also allow for coroutines.
+            self._client: Any = distributed.Client(self._cluster or address, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"No Dask scheduler answers at {address} ({error}). Check the address."
+            ) from error
+        # Studies that share a scheduler must not hear each other.
+        self._topic = f"{_TOPIC}-{self._client.id}"
+        self._heard: queue.Queue[Event] = queue.Queue()
+        self._calls: dict[str, Any] = {}
+        self._client.subscribe_topic(self._topic, self._on_message)
+        self._tries = 0
+
+    @property
+    def slots(self) -> int:
+        """The threads of all workers now; a cluster may grow and shrink while a study runs."""
+        return max(1, sum(self._client.nthreads().values()))
+
+    def worker_pids(self) -> list[int]:
+        """The worker processes, in the order of their addresses."""
+        found = self._client.run(os.getpid)
+        return [found[address] for address in sorted(found)]
+
+    def submit(self, call: dict[str, Any]) -> None:
+        self._tries += 1
+        # A key of its own for every try: a cancelled or lost one must not answer for the next.
+        key = f"sgno-{call['id']}-{self._client.id}-{self._tries}"
+        future = self._client.submit(_work, json.dumps(call), self._topic, self._cores, key=key, pure=False)
+        self._calls[call["id"]] = future
+        future.add_done_callback(lambda done, call_id=call["id"]: self._on_done(call_id, done))
+
+    def events(self, timeout: float) -> Iterator[Event]:
+        for event in drain(self._heard, timeout):
+            if event.kind in ("done", "lost"):
+                self._calls.pop(event.id, None)
+            yield event
+
+    def _on_message(self, stamped: tuple[float, str]) -> None:
+        message = json.loads(stamped[1])
+        self._heard.put(Event(message["kind"], message["id"], message["content"]))
+
+    def _on_done(self, call_id: str, future: Any) -> None:
+        if future.status == "finished":
+            self._heard.put(Event("done", call_id, json.loads(future.result())))
+        elif future.status == "error":
+            self._heard.put(Event("lost", call_id, {"error": f"Dask reports: {future.exception()}"}))
+        elif future.status in ("cancelled", "lost"):
+            self._heard.put(Event("lost", call_id, {"error": f"Dask reports the call as {future.status}."}))
+
+    def __enter__(self) -> "DaskCluster":
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if self._calls:
+            self._client.cancel(list(self._calls.values()), force=True)
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+def _cores() -> tuple[int, ...]:
+    """The cores of this machine that this process may use."""
+    return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
+
+
+def _start_cluster(workers: int) -> Any:
+    """Worker processes with one thread each, on loopback only and without a dashboard."""
+    import dask.config
+    from distributed import LocalCluster
+
+    # A worker's death is reported at once instead of being tried again behind our back.
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        start: Any = LocalCluster
+        return start(
+            n_workers=workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=0,
+            processes=True,
+        )

@@ -1,0 +1,187 @@
+"""A task made of the user's own trajectories: described by plain data, loaded whole or left on disk."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgno.errors import InputError
+from sgno.io.files import content_id
+from sgno.io.plain import checked_fields
+from sgno.io.source import JoinedSource, Source, open_source, source_keys
+from sgno.io.split import Part, Parts, Split
+from sgno.io.survey import survey
+from sgno.lab.data.trajectories import Trajectories
+
+# Training parts up to this size are held in memory; larger ones are streamed.
+RESIDENT_BYTES = 512 * 2**20
+# Of a streamed source: what a start is fitted to, and what is scored, whole and in states at once.
+_START_BYTES = 64 * 2**20
+_SCORED_BYTES = 128 * 2**20
+_SCORED_STATES_BYTES = 16 * 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnTask:
+    """Trajectories of a user, and how they are divided. `content` is an id of what is in the files."""
+
+    name: str
+    content: str
+    points: tuple[int, ...]
+    channels: int
+    num_train_samples: int
+    train_steps: int
+    num_test_samples: int
+    test_steps: int
+    split: Split
+    streamed: bool
+    files: tuple[str, ...] = ()
+    key: str | None = None
+    layout: str | None = None
+
+    @property
+    def scenario(self) -> str:
+        return "own data"
+
+    @property
+    def num_spatial_dims(self) -> int:
+        return len(self.points)
+
+    @property
+    def num_points(self) -> int:
+        return self.points[0]
+
+    def data_settings(self) -> dict[str, Any]:
+        """All that decides the data: content and division, not where the files are."""
+        settings = self.to_json()
+        for name in ("name", "files", "key", "layout"):
+            del settings[name]
+        return settings
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **dataclasses.asdict(self),
+            "scenario": self.scenario,
+            "num_spatial_dims": self.num_spatial_dims,
+            "num_points": self.num_points,
+            "points": list(self.points),
+            "files": list(self.files),
+        }
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "OwnTask":
+        derived = ("scenario", "num_spatial_dims", "num_points", "split")
+        fields = {name: value for name, value in content.items() if name not in derived}
+        split = Split(**checked_fields(Split, content.get("split"), "a split"))
+        fields = checked_fields(OwnTask, {**fields, "split": split}, "a task of own data")
+        lists = {name: tuple(fields[name]) for name in ("points", "files") if name in fields}
+        return OwnTask(**{**fields, **lists})
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnSources:
+    """Where a user's trajectories are: one source that is divided, and a test part if it is given apart."""
+
+    source: Source
+    test: Source | None = None
+
+    def content(self) -> str:
+        return content_id([self.source.id(), None if self.test is None else self.test.id()])
+
+
+def open_files(
+    files: Sequence[Path | str], *, key: str | None = None, layout: str | None = None
+) -> OwnSources:
+    """The trajectories of files; several are joined. Arrays `train` and `test` are kept apart.
+
+    **Raises:** `InputError` if a file cannot be read or does not hold trajectories of the same grid.
+    """
+    apart = key is None and all({"train", "test"} <= set(source_keys(file)) for file in files)
+
+    def join(name: str | None) -> Source:
+        sources = [open_source(file, key=name, layout=layout) for file in files]
+        return sources[0] if len(sources) == 1 else JoinedSource(sources)
+
+    return OwnSources(join("train"), join("test")) if apart else OwnSources(join(key))
+
+
+def describe(
+    sources: OwnSources,
+    name: str,
+    split: Split,
+    *,
+    streamed: bool | None = None,
+    files: Sequence[Path | str] = (),
+    key: str | None = None,
+    layout: str | None = None,
+) -> OwnTask:
+    """The task of some sources. `streamed` is decided by the size of the training part unless given."""
+    parts = split(sources.source, sources.test)
+    streamed = parts.train.nbytes > RESIDENT_BYTES if streamed is None else streamed
+    test = _scored(parts.test, streamed)
+    return OwnTask(
+        name=name,
+        content=sources.content(),
+        points=parts.train.grid.points,
+        channels=parts.train.grid.channels,
+        num_train_samples=parts.train.shape[0],
+        train_steps=parts.train.shape[1] - 1,
+        num_test_samples=test.shape[0],
+        test_steps=test.shape[1] - 1,
+        split=split,
+        streamed=streamed,
+        files=tuple(str(Path(file).absolute()) for file in files),
+        key=key,
+        layout=layout,
+    )
+
+
+def load_own(task: OwnTask, sources: OwnSources | None = None) -> Trajectories:
+    """The parts of a user's trajectories; a streamed training part stays where it is.
+
+    **Raises:** `InputError` if the files have changed since the task was described.
+    """
+    if sources is None:
+        sources = open_files(task.files, key=task.key, layout=task.layout)
+        if sources.content() != task.content:
+            raise InputError(
+                f"{', '.join(task.files)} changed since this run was started. Run `sgno fit` on it again."
+            )
+    parts: Parts = task.split(sources.source, sources.test)
+    return Trajectories(
+        id=content_id(task.data_settings()),
+        train=parts.train if task.streamed else parts.train.read(),
+        test=_scored(parts.test, task.streamed).read(),
+        validation=None if parts.validation is None else _scored(parts.validation, task.streamed).read(),
+        moments=survey(parts.train).moments,
+    )
+
+
+def start_part(train: np.ndarray | Source) -> np.ndarray:
+    """What a start is fitted to: everything in memory, or whole trajectories drawn evenly from a source."""
+    if not isinstance(train, Source):
+        return train
+    samples, times = _fitting(train, _START_BYTES)
+    return train.read(np.linspace(0, train.shape[0] - 1, samples).astype(int), slice(0, times))
+
+
+def _scored(part: Source, streamed: bool) -> Source:
+    """What is scored: everything, or of a streamed source as much as memory should hold."""
+    if not streamed:
+        return part
+    samples, times = _fitting(part, _SCORED_BYTES)
+    at_once = max(1, _SCORED_STATES_BYTES // (4 * math.prod(part.shape[2:])))
+    return Part(part, np.arange(min(samples, at_once)), slice(0, times))
+
+
+def _fitting(part: Source, most_bytes: int) -> tuple[int, int]:
+    """How many samples, and times of each, take up to so many bytes: all times as long as one fits."""
+    samples, times = part.shape[:2]
+    state = 4 * math.prod(part.shape[2:])
+    return (
+        int(np.clip(most_bytes // (times * state), 1, samples)),
+        int(np.clip(most_bytes // state, 2, times)),
+    )

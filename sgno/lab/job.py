@@ -1,0 +1,313 @@
+"""One job: train one model on one task from one seed, roll it out, score it, store it.
+
+This is the one file that wires models, data, training and evaluation together.
+"""
+
+import dataclasses
+import logging
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from sgno.config import ModelConfig
+from sgno.count import count_parameters
+from sgno.errors import InputError
+from sgno.identify import warm_start
+from sgno.io.files import content_id, new_folder, save_arrays, seal, write_bytes, write_json
+from sgno.io.units import Normalise, choose_units
+from sgno.lab.data.load import id_of_data, load_data, task_from_json
+from sgno.lab.data.own import OwnTask, start_part
+from sgno.lab.data.trajectories import Trajectories, solver_versions
+from sgno.lab.machine import machine, versions
+from sgno.lab.memory import forget_peak, peak_bytes
+from sgno.lab.store import Store
+from sgno.lab.tasks import Task
+from sgno.lab.tracking import METRICS, JsonLines, numbers_of
+from sgno.nn.normalised import Normalised, NormalisedConfig
+from sgno.precision import enable_x64
+from sgno.registry import config_from_json
+from sgno.solve.evaluate import Evaluation, evaluate
+from sgno.solve.monitor import reference_statistics, summary
+from sgno.solve.sample import sample_reference, sample_rollout
+from sgno.solve.scores import HORIZON, phase_average
+from sgno.step import Step
+from sgno.training.config import TrainConfig
+from sgno.training.loop import Progress, TrainResult, initial_state, train
+from sgno.training.state import load_checkpoint, save_checkpoint
+from sgno.weights import save_weights
+
+CHECKPOINT_SECONDS = 30.0
+TAU = 0.2
+# Test trajectories of a finer grid: 30 of kolm2d at 256² alone take 3.6 GB while they are made.
+TRANSFER_SAMPLES = 10
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Settings of one run, as plain data. `transfer_points` are finer grids to score the same weights on;
+    `normalise` are the units the model learns in."""
+
+    task: Task | OwnTask
+    model_name: str
+    model: ModelConfig
+    train: TrainConfig
+    seed: int = 0
+    transfer_points: tuple[int, ...] = ()
+    normalise: Normalise = "none"
+
+    # Kept: a study asks for the ids of all waiting jobs after every word of a worker.
+    @cached_property
+    def id(self) -> str:
+        """A hash of the settings that decide the result and of the solver versions."""
+        content = {**self.to_json(), "task": self.task.data_settings()}
+        del content["model_name"]
+        return content_id({**content, "solver": solver_versions()})
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": self.task.to_json(),
+            "model_name": self.model_name,
+            "model": self.model.to_json(),
+            "train": self.train.to_json(),
+            "seed": self.seed,
+            "transfer_points": list(self.transfer_points),
+            # Left out where there is none, as it was before there were any: ids are made of this.
+            **({} if self.normalise == "none" else {"normalise": self.normalise}),
+        }
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Job":
+        return Job(
+            task_from_json(content["task"]),
+            content["model_name"],
+            config_from_json(content["model"]),
+            TrainConfig.from_json(content["train"]),
+            content["seed"],
+            tuple(content["transfer_points"]),
+            content.get("normalise", "none"),
+        )
+
+
+def run_job(
+    job: Job,
+    store: Store,
+    *,
+    cache: Path | None = None,
+    data: Trajectories | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    claimed: bool = False,
+) -> dict[str, Any]:
+    """Run a job to its end, or answer from the store if it is finished.
+
+    An interrupted job leaves a checkpoint from which the next call goes on, bit for bit. A job that another
+    process is running is waited for, unless the caller holds its claim (`claimed`). `data` are the
+    trajectories of its task, if they are at hand.
+
+    **Returns:**
+
+    The job's record, as stored.
+    """
+    if store.is_finished(job.id):
+        return store.record(job.id)
+    with nullcontext() if claimed else _claim(job, store):
+        folder = store.job(job.id)
+        if folder.is_dir():
+            if store.is_finished(job.id):
+                return store.record(job.id)
+            # A run that somebody took apart would be in the way of the new one.
+            shutil.rmtree(folder, ignore_errors=True)
+        with enable_x64(job.train.precision == "float64"):
+            return _run(job, store, cache, data, on_progress, checkpoint_seconds)
+
+
+def _claim(job: Job, store: Store) -> AbstractContextManager[bool]:
+    """The claim of a job, waiting for whoever has it."""
+    store.create().sweep()
+    who = f"{job.task.name} {job.model_name} seed {job.seed}"
+    waits = lambda owner: _log.warning("%s is being run by %s: waiting for its end.", who, owner)
+    return store.claim(job.id, on_wait=waits)
+
+
+def _run(
+    job: Job,
+    store: Store,
+    cache: Path | None,
+    data: Trajectories | None,
+    on_progress,
+    checkpoint_seconds: float,
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    forget_peak()
+    data = load_data(job.task, cache) if data is None else data
+    units = choose_units(job.normalise, data.moments)
+    learned = data.train if units is None else units.apply(data.train)
+    # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
+    init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
+    # Drawn in float32 whatever the precision, so that one seed means one start.
+    with enable_x64(False):
+        step = job.model.build(data.grid, key=init_key)
+        step = warm_start(step, start_part(learned), key=jax.random.fold_in(init_key, 1))
+    trained_from = time.perf_counter()
+    result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
+    train_seconds = time.perf_counter() - trained_from
+    config = result.step.config
+    if units is not None:
+        config = NormalisedConfig(config, units.mean, units.scale)
+        result = result._replace(step=Normalised(result.step, units.mean, units.scale))
+    watch = reference_statistics(start_part(data.train))
+    scored = evaluate(result.step, data.test, precision=job.train.precision, watch=watch)
+    assert scored.signals is not None
+    transfer = {str(n): _transfer(job, result.step, n, cache) for n in job.transfer_points}
+
+    count = count_parameters(result.step)
+    record = {
+        "id": job.id,
+        "job": job.to_json(),
+        "data": data.id,
+        "params": count.params,
+        "params_real": count.real,
+        **_scores(scored),
+        **_validation(job, data, result.step),
+        "monitor": summary(scored.signals),
+        "transfer": transfer,
+        "diverged_at": result.diverged_at,
+        "final_loss": number(result.losses[-100:].mean() if len(result.losses) else float("nan")),
+        "seconds_per_update": number(result.seconds_per_update),
+        "train_seconds": train_seconds,
+        "seconds": time.perf_counter() - started,
+        "peak_memory_bytes": peak_bytes(),
+        "versions": versions(),
+        "machine": machine(),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+    record = seal(record)
+    _write(job, store, data, result, config, scored, record)
+    return record
+
+
+def _train(
+    job: Job, step: Step, trajectories, store: Store, key, on_progress, checkpoint_seconds: float
+) -> TrainResult:
+    """Train with checkpoints, going on from one if the job was interrupted."""
+    path, settings = store.checkpoint(job.id), {"job": job.id}
+    state = losses = None
+    if path.exists():
+        like = initial_state(step, job.train, key=key)
+        try:
+            state, losses = load_checkpoint(path, like, settings)
+        except InputError as error:
+            # The job is still well defined.
+            _log.warning("Training starts afresh, because its checkpoint cannot be used: %s", error)
+            path.unlink(missing_ok=True)
+    lines = JsonLines(store.metrics(job.id), after=0 if state is None else int(state.update))
+    latest: list[Progress] = []
+    saved_at = time.monotonic()
+
+    def remember(progress: Progress) -> None:
+        nonlocal saved_at
+        latest[:] = [progress]
+        lines.log(progress.update, numbers_of(progress))
+        if on_progress is not None:
+            on_progress(progress)
+        if time.monotonic() - saved_at > checkpoint_seconds:
+            save_checkpoint(path, progress.state, progress.losses, settings)
+            saved_at = time.monotonic()
+
+    try:
+        return train(step, trajectories, job.train, key=key, state=state, losses=losses, on_progress=remember)
+    except KeyboardInterrupt:
+        if latest:
+            save_checkpoint(path, latest[0].state, latest[0].losses, settings)
+        raise
+    finally:
+        lines.close()
+
+
+def _scores(scored: Evaluation) -> dict[str, Any]:
+    spectral = scored.spectral._asdict()
+    phase = spectral.pop("phase")
+    with np.errstate(over="ignore", invalid="ignore"):
+        averages = {name: number(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
+        state = number(scored.mean_nrmse[:HORIZON].mean())
+    return {
+        "gmean100": number(scored.gmean100),
+        "stable_step": scored.stable_step(TAU),
+        "nonfinite_steps": scored.nonfinite_steps,
+        "mean_nrmse": [number(x) for x in scored.mean_nrmse],
+        "diagnostics": {"state": state, **averages, "phase": number(phase_average(phase))},
+    }
+
+
+def _validation(job: Job, data: Trajectories, step: Step) -> dict[str, Any]:
+    """Scores on the validation part, if there is one: what models and settings may be chosen by."""
+    if data.validation is None:
+        return {}
+    scored = evaluate(step, data.validation, precision=job.train.precision)
+    return {"validation": {"gmean100": number(scored.gmean100), "stable_step": scored.stable_step(TAU)}}
+
+
+def _transfer(job: Job, step: Step, num_points: int, cache: Path | None) -> dict[str, Any]:
+    """Scores of the same weights on another grid; only the test data of that grid is needed."""
+    if not isinstance(job.task, Task):
+        raise InputError("Finer grids of your own data are not known. Leave transfer_points empty.")
+    finer = dataclasses.replace(
+        job.task,
+        num_points=num_points,
+        num_train_samples=1,
+        train_steps=1,
+        num_test_samples=min(TRANSFER_SAMPLES, job.task.num_test_samples),
+    )
+    data = load_data(finer, cache)
+    scored = _scores(evaluate(step, data.test, precision=job.train.precision))
+    return {"data": data.id, **scored}
+
+
+def number(x: float) -> float | None:
+    """A finite float, or None: JSON has no infinity. Counts of non-finite steps stand beside it."""
+    x = float(x)
+    return x if np.isfinite(x) else None
+
+
+def _write(
+    job: Job,
+    store: Store,
+    data: Trajectories,
+    result: TrainResult,
+    config: ModelConfig,
+    scored: Evaluation,
+    record: dict[str, Any],
+) -> None:
+    truth = store.truth(id_of_data(job.task))
+    if not truth.exists():
+        save_arrays(truth, {"task": job.task.to_json()}, {"states": sample_reference(data.test)})
+    thin = max(1, len(result.losses) // 1000)
+    with np.errstate(over="ignore", invalid="ignore"):
+        curves = {
+            "nrmse": scored.nrmse.astype(np.float32),
+            "correlation": scored.correlation.astype(np.float32),
+            **{name: np.asarray(e, np.float32).mean(axis=1) for name, e in scored.spectral._asdict().items()},
+            "spectrum": scored.spectrum[::10].astype(np.float32),
+            "reference_spectrum": scored.reference_spectrum[::10].astype(np.float32),
+            "losses": result.losses[::thin].astype(np.float32),
+        }
+    provenance = {key: record[key] for key in ("id", "job", "data", "gmean100", "versions", "finished")}
+    with new_folder(store.job(job.id)) as folder:
+        save_arrays(folder / "curves.sgno", {"id": job.id}, curves)
+        states = sample_rollout(result.step, data.test[0], job.train.precision)
+        save_arrays(folder / "sample.sgno", {"id": job.id}, {"states": states})
+        save_weights(folder / "weights.sgno", result.step, config, data.grid, provenance)
+        write_bytes(folder / METRICS, [store.metrics(job.id).read_bytes()])
+        write_json(folder / "record.json", record)
+    store.checkpoint(job.id).unlink(missing_ok=True)
+    store.metrics(job.id).unlink(missing_ok=True)
+    store.forget_failure(job.id)

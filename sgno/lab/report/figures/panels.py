@@ -1,0 +1,63 @@
+"""Figures with one panel a task, and what they show of a store."""
+
+import math
+from collections.abc import Callable
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sgno.lab.report.figures.style import figure_text, new_figure
+from sgno.lab.report.groups import Comparison, Row
+from sgno.lab.report.models import ABLATIONS, is_sgno_x, order
+
+MOST_PANELS = 15
+_COLUMNS = 3
+
+
+def task_panels(
+    comparison: Comparison, draw: Callable[[Axes, Row], None], *, xlabel: str, ylabel: str
+) -> Figure | None:
+    """A panel for every row there is room for, all with a logarithmic ordinate and one legend below."""
+    rows = drawn_rows(comparison)
+    if not rows:
+        return None
+    columns = min(_COLUMNS, len(rows))
+    height = math.ceil(len(rows) / columns)
+    figure = new_figure(3.7 * columns, 2.7 * height + 0.5)
+    panels = figure.subplots(height, columns, squeeze=False)
+    handles = {}
+    for axes, row in zip(panels.flat, rows, strict=False):
+        draw(axes, row)
+        axes.set_yscale("log")
+        axes.set_title(figure_text(row.title), fontsize=8.5)
+        for handle, text in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(text, handle)
+    for axes in panels.flat[len(rows) :]:
+        axes.set_visible(False)
+    for axes in panels[:, 0]:
+        axes.set_ylabel(ylabel)
+    for axes in panels.flat[max(0, len(rows) - columns) : len(rows)]:
+        axes.set_xlabel(xlabel)
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=min(6, len(handles)),
+        fontsize=8.5,
+    )
+    return figure
+
+
+def drawn_rows(comparison: Comparison) -> list[Row]:
+    """The rows worth a panel: not one of a few models where another of its task has twice as many."""
+    fullest: dict[str, int] = {}
+    for row in comparison.rows:
+        fullest[row.name] = max(fullest.get(row.name, 0), len(main_models(row)))
+    kept = [row for row in comparison.rows if 2 * len(main_models(row)) > fullest[row.name]]
+    return kept[:MOST_PANELS]
+
+
+def main_models(row: Row) -> list[str]:
+    """The models of the main table, in its order: neither ablations nor variants of SGNO-X."""
+    kept = [m for m in row.groups if m not in ABLATIONS and (not is_sgno_x(m) or m == "sgno-x")]
+    return sorted(kept, key=order)

@@ -1,0 +1,120 @@
+"""The ten tasks of the paper, and any other APEBench scenario by name."""
+
+import ast
+from typing import Any, NamedTuple
+
+from sgno.errors import InputError, unknown_name
+from sgno.lab.tasks.task import Task, freeze
+
+
+class TaskCard(NamedTuple):
+    """What a reader wants to know of a task before its numbers."""
+
+    regime: str
+    mechanism: str
+    equation: str
+
+
+_3D: dict[str, Any] = {"num_spatial_dims": 3, "num_points": 32, "num_test_samples": 10}
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("adv1d", "diff_adv", 1),
+        Task("diff1d", "diff_diff", 1),
+        Task("disp1d", "diff_disp", 1),
+        Task("kdv1d", "diff_kdv", 1),
+        Task("ks1d", "diff_ks", 1),
+        Task("mixdisp2d", "phy_mix_disp", 2),
+        Task("kolm2d", "phy_kolm_flow", 2, num_points=64),
+        Task(
+            "diagdiff3d",
+            "phy_diag_diff",
+            **_3D,
+            settings=(("diffusion_coef_vector", (0.001, 0.002, 0.0004)),),
+        ),
+        Task("unbaladv3d", "phy_unbal_adv", **_3D),
+        Task("advdiff3d", "diff_adv_diff", **_3D),
+    )
+}
+
+CARDS: dict[str, TaskCard] = {
+    "adv1d": TaskCard("Transport", "phase propagation", "u_t = -c u_x"),
+    "diff1d": TaskCard("Dissipative", "damping", "u_t = ν u_xx"),
+    "disp1d": TaskCard("Dispersive", "phase propagation", "u_t = ξ u_xxx"),
+    "kdv1d": TaskCard("Semilinear", "nonlinear closure", "u_t = -b/2 (u²)_x + ξ u_xxx - ζ u_xxxx"),
+    "ks1d": TaskCard("Semilinear", "mode coupling", "u_t = -b/2 (u_x)² - ν u_xx - ζ u_xxxx"),
+    "mixdisp2d": TaskCard("Dispersive", "mixed phase", "u_t = ξ 1·∇(Δu)"),
+    "kolm2d": TaskCard("Semilinear", "forced flow", "ω_t = -u·∇ω + ν Δω + λ ω + f"),
+    "diagdiff3d": TaskCard("Dissipative", "3D damping", "u_t = ∇·(ν ⊙ ∇u)"),
+    "unbaladv3d": TaskCard("Transport", "phase drift", "u_t = -c·∇u"),
+    "advdiff3d": TaskCard("Mixed", "phase and damping", "u_t = -c 1·∇u + ν Δu"),
+}
+
+APEBENCH_PREFIX = "apebench:"
+
+
+def get_task(name: str) -> Task:
+    """A task by name, or any APEBench scenario as `apebench:NAME;key=value;...`.
+
+    **Raises:** `InputError` for an unknown task, scenario or setting, listing the known ones.
+    """
+    if name.startswith(APEBENCH_PREFIX):
+        return _apebench_task(name)
+    if name not in TASKS:
+        raise unknown_name("task", name, [*TASKS, "apebench:NAME;key=value"])
+    return TASKS[name]
+
+
+_OWN_FIELDS = {
+    "num_spatial_dims": "num_spatial_dims",
+    "num_points": "num_points",
+    "num_train_samples": "num_train_samples",
+    "train_temporal_horizon": "train_steps",
+    "train_seed": "train_seed",
+    "num_test_samples": "num_test_samples",
+    "test_temporal_horizon": "test_steps",
+    "test_seed": "test_seed",
+}
+
+
+def _apebench_task(name: str) -> Task:
+    import apebench
+
+    scenario, *pairs = name.removeprefix(APEBENCH_PREFIX).split(";")
+    scenarios = apebench.scenarios.scenario_dict
+    if scenario not in scenarios:
+        raise unknown_name("APEBench scenario", scenario, scenarios)
+    known = scenarios[scenario].__dataclass_fields__
+    own, settings = {}, {}
+    for pair in pairs:
+        key, separator, text = pair.partition("=")
+        if not separator:
+            raise InputError(f"'{pair}' in '{name}' is not key=value.")
+        if key not in known:
+            raise unknown_name(f"setting of APEBench scenario {scenario}", key, known)
+        if key in settings or _OWN_FIELDS.get(key) in own:
+            raise InputError(f"'{name}' sets {key} twice. Leave one of them out.")
+        value = _literal(text)
+        if key in _OWN_FIELDS:
+            if type(value) is not int:
+                raise InputError(f"'{pair}' in '{name}' does not fit: {key} takes a whole number.")
+            own[_OWN_FIELDS[key]] = value
+        else:
+            settings[key] = value
+    for key, field in _OWN_FIELDS.items():
+        own.setdefault(field, known[key].default)
+    try:
+        return Task(name=name, scenario=scenario, settings=freeze(settings), **own)
+    except TypeError as error:
+        raise InputError(f"'{name}' has a setting of the wrong type: {error}.") from error
+
+
+def _literal(text: str):
+    """A Python literal (number, tuple, true/false), or the text itself."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text

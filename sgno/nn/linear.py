@@ -1,0 +1,111 @@
+"""The linear step: one complex multiplier per Fourier mode, fitted by least squares.
+
+No network and no training. On every task that is an exact Fourier multiplier (advection, diffusion,
+dispersion) it is the answer up to rounding, so a table of networks ought to show it.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from sgno.config import ModelConfig
+from sgno.errors import InputError
+from sgno.grid import Grid
+from sgno.step import trainable
+
+
+def _shared_modes(fitted: int, given: int, *, last: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Where the modes that two grids share are stored on each of them, along one axis.
+
+    Grids of different size share |k| < min/2: the Nyquist mode of the smaller grid stands for two modes
+    (k and -k) of the larger one and has no counterpart there.
+    """
+    n = min(fitted, given)
+    k = np.arange(n // 2 + 1) if last else np.fft.fftfreq(n, 1 / n).round().astype(int)
+    if fitted != given:
+        k = k[2 * np.abs(k) < n]
+    return (k, k) if last else (k % fitted, k % given)
+
+
+class Linear(eqx.Module):
+    """`u+^(k) = M(k) u^(k)`, a complex `C x C` matrix for each mode of the real FFT.
+
+    The matrices are kept as two real arrays on the modes of the grid they are fitted on, and start as the
+    identity. On a finer grid the further modes are set to zero; on a coarser one the matrices of modes it
+    cannot carry are left out.
+    """
+
+    M_real: Float[Array, "channels_out channels_in *modes"]
+    M_imag: Float[Array, "channels_out channels_in *modes"]
+    config: "LinearConfig" = eqx.field(static=True)
+    grid: Grid = eqx.field(static=True)
+
+    def __init__(self, config: "LinearConfig", grid: Grid, *, key: PRNGKeyArray | None = None):
+        del key
+        C, modes = grid.channels, (*grid.points[:-1], grid.points[-1] // 2 + 1)
+        identity = jnp.eye(C).reshape(C, C, *(1,) * len(modes))
+        self.M_real = jnp.broadcast_to(identity, (C, C, *modes))
+        self.M_imag = jnp.zeros((C, C, *modes))
+        self.config = config
+        self.grid = grid
+
+    def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
+        points = u.shape[1:]
+        if len(points) != self.grid.num_spatial_dims or u.shape[0] != self.grid.channels:
+            raise InputError(
+                f"This step was made for states of shape {self.grid.shape}, but got one of shape {u.shape}. "
+                "The points per axis may differ, the channels and the number of axes may not."
+            )
+        axes = tuple(range(1, u.ndim))
+        u_hat = jnp.fft.rfftn(u, axes=axes)
+        M = self.M_real + 1j * self.M_imag
+        if points == self.grid.points:
+            v_hat = jnp.einsum("oi...,i...->o...", M, u_hat)
+        else:
+            *leading, last = (
+                _shared_modes(fitted, given, last=axis == len(points) - 1)
+                for axis, (fitted, given) in enumerate(zip(self.grid.points, points, strict=True))
+            )
+            of_M, of_u = zip(*leading, last, strict=True)
+            in_M = (slice(None), slice(None), *np.ix_(*of_M))
+            in_u = (slice(None), *np.ix_(*of_u))
+            v_hat = jnp.zeros_like(u_hat).at[in_u].set(jnp.einsum("oi...,i...->o...", M[in_M], u_hat[in_u]))
+        return jnp.fft.irfftn(v_hat, s=points, axes=axes)
+
+
+@trainable.register(Linear)
+def _(step: Linear) -> PyTree[bool]:
+    """Nothing: the fit is the least-squares optimum already."""
+    return jax.tree.map(lambda _: False, step)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearConfig(ModelConfig):
+    """A linear step, fitted and not trained.
+
+    **Arguments:**
+
+    - `ridge`: relative to the power of the strongest mode. The default lies above the rounding errors that
+        states kept in float32 gather over fifty steps (about 1e-14) and far below anything that matters.
+    """
+
+    kind: ClassVar[str] = "linear"
+    keeps_zero: ClassVar[bool] = True
+
+    ridge: float = 1e-12
+
+    def __post_init__(self):
+        if not 0 <= self.ridge < 1:
+            raise InputError(f"ridge={self.ridge} must be at least 0 and below 1, such as 1e-12.")
+
+    def build(self, grid: Grid, *, key: PRNGKeyArray | None = None) -> Linear:
+        return Linear(self, grid, key=key)
+
+    def recipe(self) -> Mapping[str, Any]:
+        return {"updates": 0}

@@ -1,0 +1,125 @@
+"""A step that works in units of its own: a change of units around any other step, stored with its weights."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from sgno.config import ModelConfig
+from sgno.errors import InputError
+from sgno.grid import Grid
+from sgno.step import batch, fast_batch, prepare, states_at_once, trainable
+
+
+class Normalised(eqx.Module):
+    """`u+ = s step((u - m) / s) + m`, with a mean `m` and a scale `s` for each channel.
+
+    States go in and come out in the user's units, so rollout and scoring need not know of it.
+    """
+
+    step: Any
+    mean: tuple[float, ...] = eqx.field(static=True)
+    scale: tuple[float, ...] = eqx.field(static=True)
+
+    def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
+        m, s = self.constants(u, u.ndim - 1)
+        return s * self.step((u - m) / s) + m
+
+    @property
+    def config(self) -> "NormalisedConfig":
+        return NormalisedConfig(self.step.config, self.mean, self.scale)
+
+    @property
+    def grid(self) -> Grid:
+        return self.step.grid
+
+    def constants(self, u: Array, num_spatial_dims: int) -> tuple[Array, Array]:
+        shape = (-1, *(1,) * num_spatial_dims)
+        return jnp.asarray(self.mean, u.dtype).reshape(shape), jnp.asarray(self.scale, u.dtype).reshape(shape)
+
+
+@batch.register(Normalised)
+def _(step: Normalised, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
+    m, s = step.constants(u, u.ndim - 2)
+    return s * batch(step.step, (u - m) / s) + m
+
+
+@fast_batch.register(Normalised)
+def _(step: Normalised, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
+    m, s = step.constants(u, u.ndim - 2)
+    return s * fast_batch(step.step, (u - m) / s) + m
+
+
+@states_at_once.register(Normalised)
+def _(step: Normalised, points: tuple[int, ...]) -> int | None:
+    return states_at_once(step.step, points)
+
+
+@prepare.register(Normalised)
+def _(step: Normalised) -> Normalised:
+    return Normalised(prepare(step.step), step.mean, step.scale)
+
+
+@trainable.register(Normalised)
+def _(step: Normalised) -> PyTree[bool]:
+    return Normalised(trainable(step.step), step.mean, step.scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class NormalisedConfig(ModelConfig):
+    """Another model in units of its own.
+
+    **Arguments:**
+
+    - `model`: the settings of the other model, as a config or as the JSON of one.
+    - `mean`, `scale`: one number per channel.
+    """
+
+    kind: ClassVar[str] = "normalised"
+
+    model: Any
+    mean: Sequence[float]
+    scale: Sequence[float]
+
+    def __post_init__(self):
+        if isinstance(self.model, Mapping):
+            from sgno.registry import config_from_json
+
+            # Units around units are never written, and any depth of them could be asked for.
+            if self.model.get("kind") == self.kind:
+                raise InputError("A normalised model cannot hold another normalised model.")
+            object.__setattr__(self, "model", config_from_json(self.model))
+        object.__setattr__(self, "mean", tuple(float(m) for m in self.mean))
+        object.__setattr__(self, "scale", tuple(float(s) for s in self.scale))
+        numbers = np.array([self.mean, self.scale]) if len(self.mean) == len(self.scale) else np.array(np.nan)
+        if not isinstance(self.model, ModelConfig) or not np.isfinite(numbers).all() or min(self.scale) <= 0:
+            raise InputError(
+                f"mean={self.mean}, scale={self.scale} do not normalise {self.model}: give a model, and as "
+                "many finite means as positive scales."
+            )
+
+    @property
+    def inner(self) -> ModelConfig:
+        return self.model
+
+    def build(self, grid: Grid, *, key: PRNGKeyArray) -> Normalised:
+        if len(self.mean) != grid.channels:
+            raise InputError(
+                f"There are {len(self.mean)} means and scales, but the states have {grid.channels} channels."
+            )
+        return Normalised(self.inner.build(grid, key=key), tuple(self.mean), tuple(self.scale))
+
+    def recipe(self) -> Mapping[str, Any]:
+        return self.inner.recipe()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "model": self.inner.to_json(),
+            "mean": list(self.mean),
+            "scale": list(self.scale),
+        }

@@ -1,3 +1,0 @@
-"""Figures for papers and pages, as PNG and SVG."""
-
-from sgno.report.figures.everything import write_figures as write_figures

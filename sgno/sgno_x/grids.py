@@ -1,0 +1,118 @@
+"""Weights of one grid continued to another: symbols fitted to what was learned, then read off further out."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float
+
+from sgno.sgno_x.closure import Terms
+from sgno.sgno_x.prepared import Weights
+from sgno.sgno_x.symbols import below, mode_shape, monomials, shared_modes, symbol
+
+_RATE_ORDER = 4
+_CONTRIBUTION_ORDER = 2
+
+
+def extend(
+    weights: Weights,
+    terms: Terms,
+    units: tuple[Float[Array, "channels *modes"], Float[Array, "channels terms *modes"]],
+    cutoff: tuple[int, ...],
+    of: tuple[int, ...],
+    to: tuple[int, ...],
+) -> Weights:
+    """The weights on the modes of another grid.
+
+    Modes that the grids share keep their weights. Further modes of `Lambda` and `P` continue the constant-
+    coefficient differential operator, sum_a c_a (ik)^a with real c_a, that fits the learned multipliers
+    best, each mode weighted by how well it is known; factors continue as the symbols they started from;
+    forcing and growth stay zero out there, and the trapping radius is that of the nearest mode.
+    """
+    rate_unit, contribution_unit = units
+    channels, num_terms = weights.P.shape[:2]
+    rates = _continue(weights.Lambda, rate_unit, of, to, order=_RATE_ORDER)
+    Lambda = jnp.minimum(rates.real, 0.0) + 1j * rates.imag
+    if num_terms:
+        flat = weights.P.reshape(channels * num_terms, *weights.P.shape[2:])
+        flat_unit = contribution_unit.reshape(flat.shape)
+        P = _continue(flat, flat_unit, of, to, order=_CONTRIBUTION_ORDER)
+        P = P.reshape(channels, num_terms, *P.shape[1:])
+    else:
+        P = jnp.zeros((channels, 0, *mode_shape(to)), weights.P.dtype)
+    return Weights(
+        Lambda=_shared(weights.Lambda, of, to, Lambda),
+        m=_shared(weights.m, of, to, jnp.zeros(mode_shape(to), weights.m.dtype)),
+        K=None
+        if weights.K is None
+        else _shared(weights.K, of, to, jnp.zeros(mode_shape(to), weights.K.dtype)),
+        D=_continue_factors(weights.D, terms, cutoff, of, to),
+        P=_shared(weights.P, of, to, P),
+        f=None
+        if weights.f is None
+        else _shared(weights.f, of, to, jnp.zeros(mode_shape(to), weights.f.dtype)),
+        T=_shared(weights.T, of, to, jnp.ones(mode_shape(to), weights.T.dtype)),
+        r=None if weights.r is None else _nearest(weights.r, of, to),
+    )
+
+
+def _shared(values: Array, of: tuple[int, ...], to: tuple[int, ...], fill: Array) -> Array:
+    """`fill`, given on the modes of grid `to`, with the shared modes taken from `values` on grid `of`."""
+    source, target = zip(*shared_modes(of, to), strict=True)
+    full = jnp.broadcast_to(fill, (*values.shape[: -len(of)], *mode_shape(to)))
+    return full.at[(..., *np.ix_(*target))].set(values[(..., *np.ix_(*source))])
+
+
+def _nearest(values: Array, of: tuple[int, ...], to: tuple[int, ...]) -> Array:
+    """Each mode of grid `to` takes the value of the nearest mode of grid `of`."""
+    index = []
+    for axis, (n, m) in enumerate(zip(of, to, strict=True)):
+        last = axis == len(of) - 1
+        k = np.arange(m // 2 + 1) if last else np.fft.fftfreq(m, 1 / m).round().astype(int)
+        index.append(np.clip(k, -(n // 2) + 1, n // 2 - 1) % n)
+    return values[(..., *np.ix_(*index))]
+
+
+def _continue(
+    w: Complex[Array, "count *modes"],
+    unit: Float[Array, "count *modes"],
+    of: tuple[int, ...],
+    to: tuple[int, ...],
+    *,
+    order: int,
+) -> Complex[Array, "count *further"]:
+    """The best-fitting real differential operator of at most this order, on the modes of grid `to`."""
+    scale = max(of) / 2
+    basis = monomials(of, order, scale).reshape(-1, int(np.prod(mode_shape(of))))
+    # Real coefficients: fit real and imaginary parts as separate equations.
+    A = jnp.asarray(np.concatenate([np.real(basis), np.imag(basis)], axis=1).T, dtype=unit.dtype)
+    further = jnp.asarray(monomials(to, order, scale), dtype=w.dtype)
+    rows = []
+    for c in range(w.shape[0]):
+        w_c, unit_c = w[c].reshape(-1), unit[c].reshape(-1)
+        # Capped, or a handful of modes known to rounding would decide alone.
+        weight = 1 / jnp.maximum(unit_c, 1e-2 * jnp.median(unit_c))
+        weight = jnp.concatenate([weight, weight])
+        b = jnp.concatenate([jnp.real(w_c), jnp.imag(w_c)])
+        coefficients = jnp.linalg.lstsq(A * weight[:, None], b * weight)[0]
+        rows.append(jnp.tensordot(coefficients.astype(w.dtype), further, axes=1))
+    return jnp.stack(rows)
+
+
+def _continue_factors(
+    D: Complex[Array, "factors *modes"],
+    terms: Terms,
+    cutoff: tuple[int, ...],
+    of: tuple[int, ...],
+    to: tuple[int, ...],
+) -> Complex[Array, "factors *further"]:
+    """Factors as the symbols they started from, up to the same fraction of Nyquist; drawn ones stop."""
+    if D.shape[0] == 0:
+        return jnp.zeros((0, *mode_shape(to)), D.dtype)
+    mask = below(to, tuple((c + 1) * m // n - 1 for c, n, m in zip(cutoff, of, to, strict=True)))
+    fill = []
+    for name in terms.factors:
+        sym = name.split(":")[1]
+        fill.append(np.zeros(mode_shape(to), complex) if sym.startswith("mix") else symbol(sym, to) * mask)
+    # Modes between the two cutoffs were zero on the old grid only to dealias it.
+    inside = jnp.asarray(np.abs(np.stack(fill)) > 0)
+    known = _shared(D, of, to, jnp.zeros(mode_shape(to), D.dtype))
+    return jnp.where(known != 0, known, jnp.where(inside, jnp.asarray(np.stack(fill), D.dtype), 0))

@@ -1,0 +1,80 @@
+"""What a step is: any callable that maps a state `(C, *N)` to the next one.
+
+A plain function, an Equinox module, an exponax stepper and a model of ours are all steps. What a rollout or a
+training would like to know beyond `step(u)` are the functions below. Each has a default that is right for
+every callable, and a model that knows better registers its own version:
+
+    @sgno.step.batch.register
+    def _(step: MyModel, u):
+        return my_faster_layout(step, u)
+"""
+
+import math
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PyTree
+
+Step = Callable[[Array], Array]
+
+# About this many points at a time keep an update in the cache of a core: twice as fast as a batch of 20, for
+# SGNO in 3D and for SGNO-X in 2D.
+_POINTS_AT_ONCE = 5120
+
+
+@singledispatch
+def prepare(step: Any) -> Any:
+    """The same step with everything that depends on the weights alone computed once.
+
+    Default: the step itself. Training calls it once for each update, a rollout once for each trajectory.
+    """
+    return step
+
+
+@singledispatch
+def batch(step: Any, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
+    """Advance many states at once. Default: `jax.vmap(step)`. Differentiable in both modes."""
+    return jax.vmap(step)(u)
+
+
+@singledispatch
+def fast_batch(
+    step: Any, u: Float[Array, "batch channels *points"]
+) -> Float[Array, "batch channels *points"]:
+    """`batch` as training and scoring run it: tuned for this machine, perhaps without forward-mode gradients.
+
+    Default: `batch`.
+    """
+    return batch(step, u)
+
+
+@singledispatch
+def trainable(step: Any) -> PyTree[bool]:
+    """True at the leaves that an optimiser may change. Default: every floating-point array."""
+    return jax.tree.map(eqx.is_inexact_array, step)
+
+
+@singledispatch
+def states_at_once(step: Any, points: tuple[int, ...]) -> int | None:
+    """How many states fit into a core's cache together with what a step makes of them. Default: any number.
+
+    Training and scoring on a CPU take at most this many of a batch at a time (`chunk_size`).
+    """
+    del step, points
+    return None
+
+
+def cached_states(points: tuple[int, ...]) -> int:
+    """How many states a core's cache holds together with what a spectral step makes of them."""
+    return max(1, _POINTS_AT_ONCE // math.prod(points))
+
+
+def chunk_size(step: Step, batch_size: int, points: tuple[int, ...]) -> int:
+    """The largest divisor of a batch within what `step` takes at once on a CPU; the whole batch elsewhere."""
+    limit = states_at_once(step, points)
+    if limit is None or jax.default_backend() != "cpu":
+        return batch_size
+    return next(size for size in range(min(limit, batch_size), 0, -1) if batch_size % size == 0)
