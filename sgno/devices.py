@@ -18,17 +18,23 @@ from jaxtyping import Array, Float, PyTree
 _AXIS = "devices"
 
 
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def use_every_core(batch_size: int | None = None) -> None:
     """Make each core of this process a device, as many as divide the batch if that is known.
 
     Called by commands before they compute, never on import. Once JAX has started, or where the user has said
     how many devices there are (`XLA_FLAGS`, `JAX_NUM_CPU_DEVICES`), nothing changes.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if asked or "JAX_NUM_CPU_DEVICES" in os.environ:
         return
-    count = next(n for n in range(cores, 0, -1) if batch_size is None or batch_size % n == 0)
+    count = next(n for n in range(len(cores()), 0, -1) if batch_size is None or batch_size % n == 0)
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:

@@ -2,7 +2,9 @@
 
 import difflib
 import errno
+import importlib
 from collections.abc import Iterable
+from typing import Any
 
 _ADVICE = {
     errno.ENOSPC: "Free some space there",
@@ -29,6 +31,23 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return InputError(f"Unknown {what} '{name}'.{hint} Known: {', '.join(known)}.")
+
+
+def require(package: str, extra: str, what: str) -> Any:
+    """Import an optional package.
+
+    **Arguments:**
+
+    - `package`: the module to import.
+    - `extra`: the extra of sgno that installs it.
+    - `what`: what needs it, as the beginning of the message.
+
+    **Raises:** `InputError` naming the extra if the package is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise InputError(f"{what} needs {package}. Install it with: pip install 'sgno[{extra}]'") from error
 
 
 def storage_error(error: OSError, place: object) -> StorageError | None:

@@ -47,7 +47,7 @@ def test_every_run_leaves_its_metrics_beside_its_record(tmp_path, cache, monkeyp
             events.append(("close",))
 
     monkeypatch.setitem(tracking.TRACKERS, "tensorboard", Recorded)
-    monkeypatch.setattr(tracking, "_package", lambda package, tracker: None)
+    monkeypatch.setattr(tracking, "require", lambda package, extra, what: None)
     command = ["run", "adv1d", "--model", "Conv;4;1;relu", *SMALL, "--out", str(tmp_path)]
     done = CliRunner().invoke(app, [*command, "--track", "tensorboard", "--json"])
     assert done.exit_code == 0, done.stderr

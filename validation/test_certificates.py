@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 from keep import RESULTS, keep
 
-from sgno.io.files import read_json
+from sgno.io.files import finite, read_json
 from sgno.lab.data import load_trajectories
 from sgno.lab.tasks import Task
 from sgno.lab.zoo import find
 from sgno.lab.zoo.shelf import names
 from sgno.solve.certificates import certify, gather_evidence
-from sgno.solve.certificates.certificate import finite_json
 from sgno.solve.certificates.local import l2
 from sgno.step import batch, prepare
 from sgno.weights import load_weights
@@ -122,7 +121,7 @@ def examine(name: str) -> dict[str, Any]:
         "least_decades_between_bound_and_error": float(room.min()),
         "violations": 0,
     }
-    return finite_json(found)
+    return finite(found)
 
 
 def test_there_are_enough_pairs():

@@ -5,12 +5,12 @@ Imports happen in `load`, before the memory baseline is taken; data and weights 
 
 import dataclasses
 import importlib
-import os
 import time
 from collections.abc import Callable
 from typing import cast
 
 from benchmarks.speed.cases import Case
+from sgno.devices import cores
 
 Tick = Callable[[int], None]
 # A repeat should last about this long, so that the clock and the dispatch do not matter.
@@ -72,8 +72,8 @@ def _build(case: Case, seed: int = 0):
     """A fresh step for the case."""
     import jax
 
+    from sgno.grid import Grid
     from sgno.registry import get_model
-    from sgno.step import Grid
 
     config = dataclasses.replace(get_model(case.model, case.num_spatial_dims), **dict(case.settings))
     return config.build(Grid(1, case.points), key=jax.random.PRNGKey(seed))
@@ -247,8 +247,7 @@ def _torch(case: Case) -> Callable[[Tick], None]:
         loop = importlib.import_module("benchmarks.torch_loop")
     except ImportError as error:
         raise MissingSubject("the PyTorch writing is not here; run from a checkout of sgno") from error
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(cores)
+    torch.set_num_threads(len(cores()))
 
     def work(tick: Tick) -> None:
         torch.manual_seed(0)

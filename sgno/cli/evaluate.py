@@ -95,22 +95,22 @@ def _chosen_shape(source, grid, samples: int | None, steps: int | None) -> tuple
 def _summary(scored, tau: float) -> dict[str, Any]:
     import numpy as np
 
-    from sgno.lab.job import number
+    from sgno.io.files import finite
     from sgno.solve.scores import HORIZON, phase_average
 
     spectral = scored.spectral._asdict()
     phase = spectral.pop("phase")
     with np.errstate(over="ignore", invalid="ignore"):
-        averages = {name: number(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
+        averages = {name: finite(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
         correlation = np.asarray(scored.correlation, np.float64).mean(axis=1)
     return {
-        "gmean100": number(scored.gmean100),
+        "gmean100": finite(scored.gmean100),
         "tau": tau,
         "stable_step": scored.stable_step(tau),
         "nonfinite_steps": scored.nonfinite_steps,
-        "spectral": {**averages, "phase": number(phase_average(phase))},
-        "mean_nrmse": [number(x) for x in scored.mean_nrmse],
-        "mean_correlation": [number(x) for x in correlation],
+        "spectral": {**averages, "phase": finite(phase_average(phase))},
+        "mean_nrmse": finite(scored.mean_nrmse),
+        "mean_correlation": finite(correlation),
     }
 
 

@@ -1,11 +1,10 @@
 """Arrays in HDF5 files and zarr folders, through packages of the extra `data`."""
 
-import importlib
 import math
 from pathlib import Path
 from typing import Any
 
-from sgno.errors import InputError
+from sgno.errors import InputError, require
 
 HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".nc", ".mat")
 # A chunk is unpacked whole, whatever part of it is asked for.
@@ -17,7 +16,7 @@ def hdf5_arrays(path: Path) -> dict[str, Any]:
 
     **Raises:** `InputError` if h5py is not installed or the file cannot be read.
     """
-    h5py = _package("h5py", path)
+    h5py = require("h5py", "data", f"Reading {path}")
     found = {}
 
     def collect(name: str, item: Any) -> None:
@@ -40,7 +39,7 @@ def zarr_arrays(path: Path) -> dict[str, Any]:
 
     **Raises:** `InputError` if zarr is not installed or the folder cannot be read.
     """
-    zarr = _package("zarr", path)
+    zarr = require("zarr", "data", f"Reading {path}")
     try:
         root = zarr.open(str(path), mode="r")
         found = {"": root} if isinstance(root, zarr.Array) else dict(_members(zarr, root))
@@ -77,10 +76,3 @@ def _checked(path: Path, name: str, array: Any) -> Any:
             f"chunk. Save it again with chunks of one or a few states (at most {_CHUNK_LIMIT / 1e9:.1f} GB)."
         )
     return array
-
-
-def _package(name: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f"Reading {path} needs {name}. Install it with: pip install 'sgno[data]'") from error

@@ -8,6 +8,7 @@ so that leftovers of killed processes can be told from it without a clock.
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -78,6 +79,17 @@ def explained(path: Path) -> Iterator[None]:
         if said is None:
             raise
         raise said from error
+
+
+def finite(content: Any) -> Any:
+    """The content with None for every number that is not finite: JSON has neither NaN nor infinity."""
+    if isinstance(content, dict):
+        return {key: finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple, np.ndarray)):
+        return [finite(value) for value in content]
+    if isinstance(content, (float, np.floating)):
+        return float(content) if math.isfinite(content) else None
+    return content
 
 
 def write_json(path: Path, content: Any) -> None:

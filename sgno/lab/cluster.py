@@ -9,19 +9,20 @@ import queue
 from collections.abc import Iterator
 from typing import Any
 
-from sgno.errors import InputError
+from sgno.devices import cores
+from sgno.errors import InputError, require
 from sgno.lab.executor import Event, drain
 
 _TOPIC = "sgno"
 LOCAL = "local"
 
 
-def _work(text: str, topic: str, cores: tuple[int, ...]) -> str:
+def _work(text: str, topic: str, cores: list[int]) -> str:
     """Runs on a worker: a call and its answer as JSON."""
     from distributed import get_worker
 
     call, worker = json.loads(text), get_worker()
-    if cores:
+    if cores and hasattr(os, "sched_setaffinity"):
         # Before jax is imported: XLA counts the cores it may use when it starts.
         os.sched_setaffinity(0, {cores[int(worker.name) % len(cores)]})
     from sgno.lab.perform import perform
@@ -48,14 +49,11 @@ class DaskCluster:
     """
 
     def __init__(self, address: str, workers: int | None = None):
-        try:
-            import distributed
-        except ImportError as error:
-            raise InputError("A cluster needs Dask: pip install 'sgno[cluster]'.") from error
+        distributed = require("distributed", "cluster", "A Dask cluster")
         if workers is not None and workers < 1:
             raise InputError(f"workers={workers} must be at least 1.")
-        self._cores = _cores() if address == LOCAL else ()
-        self._cluster = _start_cluster(workers or len(self._cores) or 1) if address == LOCAL else None
+        self._cores = cores() if address == LOCAL else []
+        self._cluster = _start_cluster(workers or len(self._cores)) if address == LOCAL else None
         try:
             # Synchronous here; the annotations of `distributed` also allow for coroutines.
             self._client: Any = distributed.Client(self._cluster or address, set_as_default=False)
@@ -115,11 +113,6 @@ class DaskCluster:
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
-
-
-def _cores() -> tuple[int, ...]:
-    """The cores of this machine that this process may use."""
-    return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
 
 
 def _start_cluster(workers: int) -> Any:

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgno.io.files import write_json
+from sgno.io.files import finite, write_json
 from sgno.lab.data.solver import solver
 from sgno.lab.data.trajectories import load_trajectories
-from sgno.lab.job import TAU, Job, number, run_job
+from sgno.lab.job import TAU, Job, run_job
 from sgno.lab.machine import machine, versions
 from sgno.lab.store import Store
 from sgno.lab.tasks import Task
@@ -119,7 +119,7 @@ def _score(runner: Runner, test: np.ndarray) -> dict[str, Any]:
         "name": runner.name,
         "divisions": runner.divisions,
         "stages": runner.step.config.stages if learned else None,  # pyright: ignore[reportAttributeAccessIssue]
-        "gmean100": number(scored.gmean100),
+        "gmean100": finite(scored.gmean100),
         "stable_step": scored.stable_step(TAU),
         "nonfinite_steps": scored.nonfinite_steps,
         "numbers": sum(x.size for x in jax.tree.leaves(eqx.filter(runner.step, eqx.is_inexact_array)))

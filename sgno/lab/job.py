@@ -21,7 +21,7 @@ from sgno.config import ModelConfig
 from sgno.count import count_parameters
 from sgno.errors import InputError
 from sgno.identify import warm_start
-from sgno.io.files import content_id, new_folder, save_arrays, seal, write_bytes, write_json
+from sgno.io.files import content_id, finite, new_folder, save_arrays, seal, write_bytes, write_json
 from sgno.io.units import Normalise, choose_units
 from sgno.lab.data.load import id_of_data, load_data, task_from_json
 from sgno.lab.data.own import OwnTask, start_part
@@ -181,8 +181,8 @@ def _run(
         "monitor": summary(scored.signals),
         "transfer": transfer,
         "diverged_at": result.diverged_at,
-        "final_loss": number(result.losses[-100:].mean() if len(result.losses) else float("nan")),
-        "seconds_per_update": number(result.seconds_per_update),
+        "final_loss": finite(result.losses[-100:].mean() if len(result.losses) else float("nan")),
+        "seconds_per_update": finite(result.seconds_per_update),
         "train_seconds": train_seconds,
         "seconds": time.perf_counter() - started,
         "peak_memory_bytes": peak_bytes(),
@@ -237,14 +237,14 @@ def _scores(scored: Evaluation) -> dict[str, Any]:
     spectral = scored.spectral._asdict()
     phase = spectral.pop("phase")
     with np.errstate(over="ignore", invalid="ignore"):
-        averages = {name: number(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
-        state = number(scored.mean_nrmse[:HORIZON].mean())
+        averages = {name: finite(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
+        state = finite(scored.mean_nrmse[:HORIZON].mean())
     return {
-        "gmean100": number(scored.gmean100),
+        "gmean100": finite(scored.gmean100),
         "stable_step": scored.stable_step(TAU),
         "nonfinite_steps": scored.nonfinite_steps,
-        "mean_nrmse": [number(x) for x in scored.mean_nrmse],
-        "diagnostics": {"state": state, **averages, "phase": number(phase_average(phase))},
+        "mean_nrmse": finite(scored.mean_nrmse),
+        "diagnostics": {"state": state, **averages, "phase": finite(phase_average(phase))},
     }
 
 
@@ -253,7 +253,7 @@ def _validation(job: Job, data: Trajectories, step: Step) -> dict[str, Any]:
     if data.validation is None:
         return {}
     scored = evaluate(step, data.validation, precision=job.train.precision)
-    return {"validation": {"gmean100": number(scored.gmean100), "stable_step": scored.stable_step(TAU)}}
+    return {"validation": {"gmean100": finite(scored.gmean100), "stable_step": scored.stable_step(TAU)}}
 
 
 def _transfer(job: Job, step: Step, num_points: int, cache: Path | None) -> dict[str, Any]:
@@ -270,12 +270,6 @@ def _transfer(job: Job, step: Step, num_points: int, cache: Path | None) -> dict
     data = load_data(finer, cache)
     scored = _scores(evaluate(step, data.test, precision=job.train.precision))
     return {"data": data.id, **scored}
-
-
-def number(x: float) -> float | None:
-    """A finite float, or None: JSON has no infinity. Counts of non-finite steps stand beside it."""
-    x = float(x)
-    return x if np.isfinite(x) else None
 
 
 def _write(

@@ -1,5 +1,6 @@
 """Jobs on processes of this machine, one per core."""
 
+import itertools
 import json
 import os
 import queue
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from sgno.devices import cores
 from sgno.errors import LESS_MEMORY, InputError
 from sgno.lab.executor import Event, drain, encode
 
@@ -85,12 +87,10 @@ class LocalProcesses:
     """
 
     def __init__(self, workers: int | None = None):
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         if workers is not None and workers < 1:
             raise InputError(f"workers={workers} must be at least 1.")
-        count = workers or len(cores) or os.cpu_count() or 1
-        self._free_cores = [cores[i % len(cores)] if cores else -1 for i in range(count)]
-        self._slots = count
+        self._slots = workers or len(cores())
+        self._free_cores = list(itertools.islice(itertools.cycle(cores()), self._slots))
         self._workers: list[_Worker] = []
         self._heard: queue.Queue[tuple[_Worker, dict | None]] = queue.Queue()
 

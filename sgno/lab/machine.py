@@ -1,9 +1,12 @@
 """Where a number comes from: versions and machine."""
 
 import importlib.metadata
-import os
 import platform
 from typing import Any
+
+import jax
+
+from sgno.devices import cores
 
 _PACKAGES = ("sgno", "jax", "jaxlib", "equinox", "optax", "apebench", "exponax", "pdequinox", "numpy")
 
@@ -21,12 +24,10 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """The processor, its cores available to this process, and the devices JAX computes on."""
-    import jax
-
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(cores()),
         "devices": [device.device_kind for device in jax.local_devices()],
     }
 

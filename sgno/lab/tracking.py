@@ -5,7 +5,6 @@ imported only when asked for.
 """
 
 import contextlib
-import importlib
 import json
 import math
 import os
@@ -13,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from sgno.errors import InputError, unknown_name
-from sgno.io.files import explained, make_folder, write_bytes
+from sgno.errors import require, unknown_name
+from sgno.io.files import explained, finite, make_folder, write_bytes
 from sgno.training.loop import Progress
 
 METRICS = "metrics.jsonl"
@@ -59,7 +58,8 @@ class TensorBoard:
     """Scalars for `tensorboard --logdir FOLDER`."""
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]):
-        writer = _package("tensorboardX", "tensorboard").SummaryWriter(str(make_folder(folder)))
+        tensorboard = require("tensorboardX", "tracking", "--track tensorboard")
+        writer = tensorboard.SummaryWriter(str(make_folder(folder)))
         writer.add_text("settings", f"```\n{json.dumps(dict(settings), indent=1)}\n```")
         self._writer = writer
 
@@ -75,7 +75,7 @@ class WeightsAndBiases:
     """A run of Weights & Biases, offline unless WANDB_MODE says otherwise; `wandb sync` sends it."""
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]):
-        wandb = _package("wandb", "wandb")
+        wandb = require("wandb", "tracking", "--track wandb")
         self._run = wandb.init(
             project="sgno",
             name=name,
@@ -107,7 +107,7 @@ def parse_trackers(text: str | None) -> list[str]:
     for name in names:
         if name not in TRACKERS:
             raise unknown_name("tracker", name, TRACKERS)
-        _package({"tensorboard": "tensorboardX", "wandb": "wandb"}[name], name)
+        require({"tensorboard": "tensorboardX", "wandb": "wandb"}[name], "tracking", f"--track {name}")
     return list(dict.fromkeys(names))
 
 
@@ -136,11 +136,6 @@ def numbers_of(progress: Progress) -> dict[str, float | None]:
     return {"loss": finite(progress.loss), "updates_per_second": finite(progress.updates_per_second)}
 
 
-def finite(value: float) -> float | None:
-    """The number, or None: JSON has no infinity."""
-    return float(value) if math.isfinite(value) else None
-
-
 def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.is_file() else []
 
@@ -151,12 +146,3 @@ def _update(line: str) -> float:
         return float(json.loads(line)["update"])
     except (ValueError, KeyError, TypeError):
         return math.inf
-
-
-def _package(package: str, tracker: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        raise InputError(
-            f"--track {tracker} needs {package}. Install it with: pip install 'sgno[tracking]'"
-        ) from error

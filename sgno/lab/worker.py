@@ -2,7 +2,7 @@
 
     python -m sgno.lab.worker CORE
 
-It stays on one core (if CORE is not negative), so that XLA uses one thread and workers do not get in each
+It stays on one core, so that XLA uses one thread and workers do not get in each
 other's way. When its input ends, because the study is over or was killed, it stops: at once if idle,
 otherwise with a checkpoint.
 """
@@ -23,10 +23,9 @@ _GRACE_SECONDS = 30.0
 
 
 def main() -> None:
-    core = int(sys.argv[1])
-    if core >= 0 and hasattr(os, "sched_setaffinity"):
+    if hasattr(os, "sched_setaffinity"):
         # Before jax is imported: XLA counts the cores it may use when it starts.
-        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, {int(sys.argv[1])})
     _keep_priority()
     # A shell's background job inherits an ignored SIGINT, by which the listener interrupts a run.
     signal.signal(signal.SIGINT, signal.default_int_handler)

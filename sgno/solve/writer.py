@@ -6,7 +6,6 @@ the number of times.
 
 import contextlib
 import functools
-import importlib
 import math
 import os
 import shutil
@@ -14,11 +13,11 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sgno.errors import InputError
+from sgno.errors import InputError, require
 from sgno.io.files import make_folder
 
 SUFFIXES = (".npz", ".npy", ".h5", ".hdf5", ".zarr")
@@ -201,7 +200,8 @@ class _Hdf5:
     """Chunked data sets of one HDF5 file."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Spec]):
-        self._file, self._specs, self.names = _package("h5py", path).File(path, "w"), arrays, tuple(arrays)
+        h5py = require("h5py", "data", f"Writing {path}")
+        self._file, self._specs, self.names = h5py.File(path, "w"), arrays, tuple(arrays)
         for name, spec in arrays.items():
             self._file.create_dataset(name, spec.shape, spec.dtype, chunks=_chunks(spec), maxshape=spec.shape)
 
@@ -223,7 +223,7 @@ class _Zarr:
     """Arrays of one zarr folder."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Spec]):
-        zarr = _package("zarr", path)
+        zarr = require("zarr", "data", f"Writing {path}")
         zarr.open_group(str(path), mode="w")
         self._specs, self.names = arrays, tuple(arrays)
         self._arrays = {
@@ -270,10 +270,3 @@ def _chunks(spec: Spec) -> tuple[int, ...]:
     state = spec.shape[2:]
     times = int(np.clip(_CHUNK_NUMBERS // max(1, math.prod(state)), 1, max(1, spec.shape[1])))
     return (1, times, *state)
-
-
-def _package(name: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f"Writing {path} needs {name}. Install it with: pip install 'sgno[data]'") from error

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sgno.errors import InputError
+from sgno.io.files import finite
 from sgno.lab.report.fields import (
     ERROR_FLOOR,
     ERROR_TOP,
@@ -57,8 +58,8 @@ def page_data(comparison: Comparison, store: Store) -> dict[str, Any]:
 
 
 def short(x: float) -> float | None:
-    """Four significant digits, None for what is not finite: JSON has no infinity."""
-    return float(f"{x:.4g}") if math.isfinite(x) else None
+    """Four significant digits, or None for what is not finite."""
+    return finite(float(f"{x:.4g}"))
 
 
 def _row(row: Row, store: Store, notes: list[str]) -> dict[str, Any]:

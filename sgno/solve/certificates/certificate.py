@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgno.errors import InputError
+from sgno.io.files import finite
 from sgno.nn.normalised import Normalised
 from sgno.nn.sgno import SGNO, PreparedSGNO
 from sgno.sgno_x.prepared import PreparedSGNOX
@@ -83,7 +84,7 @@ class Certificate:
             "constants": dataclasses.asdict(self.constants),
             "units": None if self.units is None else dataclasses.asdict(self.units),
         }
-        return finite_json(content)
+        return finite(content)
 
 
 def certify(steps: Sequence[Step], points: tuple[int, ...]) -> list[Certificate]:
@@ -185,14 +186,3 @@ def _(prepared: PreparedSGNOX, extra, points, precision):
     constants = sgno_x_constants(prepared, extra)
     rounding = sgno_x_rounding(prepared, constants, UNIT_ROUNDOFF[precision])
     return Certificate("sgno-x", points, precision, constants, (0.0, rounding))
-
-
-def finite_json(content: Any) -> Any:
-    """JSON has no infinity: a number that is not finite becomes None."""
-    if isinstance(content, dict):
-        return {key: finite_json(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [finite_json(value) for value in content]
-    if isinstance(content, float):
-        return content if math.isfinite(content) else None
-    return content

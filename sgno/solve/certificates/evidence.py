@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgno.solve.certificates.certificate import Certificate, finite_json, stack
+from sgno.io.files import finite
+from sgno.solve.certificates.certificate import Certificate, stack
 from sgno.solve.certificates.horizon import finite_horizon
 from sgno.solve.certificates.local import Measured, measure
 from sgno.step import Step
@@ -70,7 +71,7 @@ class Evidence:
             "certified_bound_holds": self.holds,
             "indicated_bound_holds_until_step": self.indication_holds_until,
         }
-        return finite_json(content)
+        return finite(content)
 
 
 def gather_evidence(
