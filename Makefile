@@ -1,4 +1,4 @@
-# Everything runs inside .venv, which is made on first use. Needs Python 3.10+ and make.
+# Everything runs inside .venv, which is made on first use. Needs Python 3.11+ and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,11 +8,11 @@ CONSTRAINTS := -c constraints.txt
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check $(CONSTRAINTS) -e .
+	$(BIN)/pip install -q --disable-pip-version-check $(CONSTRAINTS) -e ".[paper,report]"
 	touch $@
 
 $(VENV)/dev: $(VENV)/installed
-	$(BIN)/pip install -q --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,cluster,data]"
+	$(BIN)/pip install -q --disable-pip-version-check $(CONSTRAINTS) -e ".[dev]"
 	touch $@
 
 demo: $(VENV)/installed  ## train SGNO and FNO on one task with a reduced budget and draw the comparison
@@ -32,7 +32,7 @@ coverage: $(VENV)/dev browser  ## the suite again, much slower: lines and branch
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=90 > results/coverage.txt; status=$$?; tail -n 1 results/coverage.txt; exit $$status
 
-torch: $(VENV)/dev  # agreement with the PyTorch writing is tested where torch is installed
+torch: $(VENV)/dev  # agreement with the PyTorch reference implementation is tested where torch is installed
 	$(BIN)/pip install -q --disable-pip-version-check $(CONSTRAINTS) -e ".[bench]"
 
 lint: $(VENV)/dev
@@ -47,7 +47,7 @@ validate: $(VENV)/dev  ## slow science: hours
 	$(BIN)/python -m pytest validation -q
 
 bench: torch
-	$(BIN)/python -m sgno bench --out results/bench
+	$(BIN)/python -m benchmarks.speed --out results/bench
 
 clean:
 	rm -rf $(VENV) demo runs site .pytest_cache .ruff_cache .hypothesis

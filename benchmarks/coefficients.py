@@ -1,7 +1,7 @@
 """Where the time of SGNO's coefficients goes in 1D: `python -m benchmarks.coefficients [--out FILE]`.
 
 Processor time of one update of the coefficients with its gradient, on one thread, least of some repeats: the
-part that `sgno bench` measures as a whole. Norms are squared until all are within their tolerance, so that
+part that `make bench` measures as a whole. Norms are squared until all are within their tolerance, so that
 allowing fewer squarings shows what each of them takes.
 """
 

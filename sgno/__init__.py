@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sgno.count import count_parameters as count_parameters
     from sgno.grid import Grid as Grid
+    from sgno.lab.apebench_register import register_apebench as register_apebench
     from sgno.lab.data import load_trajectories as load_trajectories
     from sgno.lab.fit import Fit as Fit
     from sgno.lab.fit import fit as fit
     from sgno.lab.tasks import Task as Task
     from sgno.lab.tasks import get_task as get_task
     from sgno.lab.zoo import load as load
-    from sgno.nn.apebench_register import register_apebench as register_apebench
     from sgno.nn.cno import CNO as CNO
     from sgno.nn.linear import Linear as Linear
     from sgno.nn.sgno import SGNO as SGNO
@@ -55,7 +55,7 @@ _HOME = {
     "load_trajectories": "sgno.lab.data",
     "load_weights": "sgno.weights",
     "reference_statistics": "sgno.solve",
-    "register_apebench": "sgno.nn.apebench_register",
+    "register_apebench": "sgno.lab.apebench_register",
     "rollout": "sgno.solve",
     "save_weights": "sgno.weights",
     "train": "sgno.training",

@@ -46,8 +46,12 @@ def require(package: str, extra: str, what: str) -> Any:
     """
     try:
         return importlib.import_module(package)
-    except ImportError as error:
-        raise InputError(f"{what} needs {package}. Install it with: pip install 'sgno[{extra}]'") from error
+    except ModuleNotFoundError as error:
+        name = package.partition(".")[0]
+        # A package that is there but lacks something of its own is not helped by the extra.
+        if error.name != name:
+            raise
+        raise InputError(f"{what} needs {name}. Install it with: pip install 'sgno[{extra}]'") from error
 
 
 def storage_error(error: OSError, place: object) -> StorageError | None:

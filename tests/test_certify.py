@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import enable_x64
 from scipy.special import erf
 from typer.testing import CliRunner
 
@@ -18,7 +19,6 @@ from sgno.grid import Grid
 from sgno.nn.linear import LinearConfig
 from sgno.nn.normalised import Normalised
 from sgno.nn.sgno import SGNOConfig
-from sgno.precision import enable_x64
 from sgno.sgno_x import SGNOXConfig
 from sgno.solve.certificates import certify, gather_evidence
 from sgno.solve.certificates.bounds import GELU_SLOPE, spectral_norm

@@ -15,7 +15,6 @@ ORDER = [
     "errors",
     "grid",
     "io",
-    "precision",
     "spectral",
     "step",
     "devices",

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax import enable_x64
 
 from sgno.grid import Grid
 from sgno.nn.sgno import SGNO, SGNOConfig
-from sgno.precision import enable_x64
 from sgno.sgno_x import SGNOXConfig
 from sgno.solve import evaluate
 from sgno.step import batch, prepare

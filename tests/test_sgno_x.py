@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import enable_x64
 
 from sgno.count import count_parameters
 from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.identify import warm_start
 from sgno.identify.start import split
-from sgno.precision import enable_x64
 from sgno.sgno_x import SGNOX, PreparedSGNOX, SGNOXConfig, TrappingSet, Weights
 from sgno.sgno_x.closure import Terms
 from sgno.sgno_x.generator import Generator, Growth

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax import enable_x64
 
 from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.nn.linear import LinearConfig
 from sgno.nn.sgno import SGNOConfig
-from sgno.precision import enable_x64
 from sgno.step import chunk_size, prepare
 from sgno.training import TrainConfig, TrainResult, train, train_seeds
 from sgno.training.batches import batch_plan, take_windows

@@ -1,6 +1,6 @@
 """What a validation found, beside what it was found with: `results/NAME.json`."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,5 +14,5 @@ def keep(name: str, content: dict[str, Any]) -> None:
     where = {"versions": versions(), "machine": machine()}
     write_json(
         RESULTS / f"{name}.json",
-        {**content, **where, "finished": datetime.now(timezone.utc).isoformat(timespec="seconds")},
+        {**content, **where, "finished": datetime.now(UTC).isoformat(timespec="seconds")},
     )

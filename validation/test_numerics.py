@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from jax import enable_x64
 from tiny_study import result, tiny_job
 
 from sgno.identify import warm_start
@@ -19,7 +20,6 @@ from sgno.lab.local import LocalProcesses
 from sgno.lab.store import Store
 from sgno.lab.tasks import get_task
 from sgno.lab.tasks.catalogue import TASKS
-from sgno.precision import enable_x64
 from sgno.registry import get_model
 from sgno.solve import evaluate
 

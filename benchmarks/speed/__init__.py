@@ -1,1 +1,1 @@
-"""`sgno bench`: speed and memory, measured in one run on one machine and written down with it."""
+"""Speed and memory, measured in one run on one machine and written down with it."""

@@ -1,7 +1,7 @@
 """The whole benchmark: measure group by group, write after each, summarise and draw."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def run_benchmark(
     for group in select(quick() if small else full(), only):
         if again or group.name not in groups:
             groups[group.name] = {
-                "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "versions": {**versions(), **_torch_version()},
                 "records": measure(group, say),
             }

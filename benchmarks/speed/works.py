@@ -237,7 +237,7 @@ def _matmul(case: Case) -> Callable[[Tick], None]:
 
 
 def _torch(case: Case) -> Callable[[Tick], None]:
-    """The PyTorch writing, which a checkout has under `benchmarks` and an installed package has not."""
+    """The PyTorch reference implementation beside this package."""
     try:
         import torch
     except ImportError as error:

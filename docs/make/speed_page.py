@@ -8,16 +8,16 @@ from benchmarks.speed.summary import rollout_seconds, rows
 
 _HEAD = """# Speed and memory
 
-Measured, not promised: `sgno bench` does all of it again on your machine, and `benchmarks/README.md` says
+Measured, not promised: `make bench` does all of it again on your machine, and `benchmarks/README.md` says
 how it measures. The cases of a table take turns in one run; figures are medians, ranges are over the repeats.
 
 ```sh
-sgno bench --help
+python -m benchmarks.speed --help
 ```
 
 An update is one of Adam with batch 20 at the paper's sizes (160 points, 64², 32³), a rollout is 200 steps of
 30 states. *Plain* PyTorch has 1x1 convolutions, as such networks are usually written; *tuned* is our faster
-writing of it with batched matrix products. Both use both cores, as we do.
+implementation with batched matrix products. Both use both cores, as we do.
 """
 _NOT_MEASURED = "\nNo benchmark is stored under `results/bench` yet.\n"
 _FIGURES = ("bars.png", "scaling.png")

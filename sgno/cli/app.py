@@ -2,7 +2,6 @@
 
 import typer
 
-from sgno.cli.bench import bench
 from sgno.cli.certify import certify
 from sgno.cli.console import guarded
 from sgno.cli.demo import demo
@@ -45,7 +44,6 @@ _COMMANDS = (
     evaluate,
     export,
     certify,
-    bench,
 )
 for command in _COMMANDS:
     app.command()(guarded(command))

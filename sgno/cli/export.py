@@ -1,7 +1,7 @@
 """`sgno export`"""
 
 import shutil
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,13 +10,12 @@ import typer
 from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
-from sgno.step import batch, prepare
 
 # Agreement that is promised, relative to the largest value of the state.
 TOLERANCE = 1e-5
 
 
-class Target(str, Enum):
+class Target(StrEnum):
     """What a step can be exported to."""
 
     stablehlo = "stablehlo"
@@ -100,6 +99,8 @@ def _states(grid) -> Any:
 def _difference(found, loaded, u) -> float:
     import equinox as eqx
     import numpy as np
+
+    from sgno.step import batch, prepare
 
     expected = np.asarray(eqx.filter_jit(lambda step, u: batch(prepare(step), u))(loaded.step, u))
     return float(np.abs(np.asarray(found) - expected).max() / max(np.abs(expected).max(), 1e-30))

@@ -1,6 +1,6 @@
 """`sgno report`"""
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,7 @@ import typer
 from sgno.cli.console import console
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """What a report can be written as."""
 
     html = "html"

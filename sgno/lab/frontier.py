@@ -4,7 +4,7 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ def frontier(
         "points": points,
         "versions": versions(),
         "machine": machine(),
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_json(store.frontier, content)
     return content

@@ -9,13 +9,14 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax import enable_x64
 
 from sgno.config import ModelConfig
 from sgno.count import count_parameters
@@ -32,7 +33,6 @@ from sgno.lab.store import Store
 from sgno.lab.tasks import Task
 from sgno.lab.tracking import METRICS, JsonLines, numbers_of
 from sgno.nn.normalised import Normalised, NormalisedConfig
-from sgno.precision import enable_x64
 from sgno.registry import config_from_json
 from sgno.solve.evaluate import Evaluation, evaluate
 from sgno.solve.monitor import reference_statistics, summary
@@ -188,7 +188,7 @@ def _run(
         "peak_memory_bytes": peak_bytes(),
         "versions": versions(),
         "machine": machine(),
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     record = seal(record)
     _write(job, store, data, result, config, scored, record)

@@ -23,7 +23,7 @@ class Tracker(Protocol):
     """Hears the numbers of a run. Write one of your own with these two methods."""
 
     def log(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Numbers that hold after so many updates; None stands for one that is not finite."""
+        """Numbers that hold after this update; None stands for one that is not finite."""
         ...
 
     def close(self) -> None:

@@ -12,12 +12,10 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import pdequinox
-from apebench.components import activation_fn_dict, architecture_dict
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.config import ModelConfig
-from sgno.errors import InputError, unknown_name
+from sgno.errors import InputError, require, unknown_name
 from sgno.grid import Grid
 from sgno.nn.convolution import periodic_convolution
 from sgno.nn.strided_convolution import strided_convolution, transposed_convolution
@@ -35,6 +33,11 @@ _NUMBERS = {
     "mores": ("WIDTH", "BLOCKS"),
     "mounet": ("WIDTH", "LEVELS"),
 }
+_ACTIVATIONS = ("relu", "sigmoid", "tanh", "swish", "gelu", "identity")
+
+
+def _components() -> Any:
+    return require("apebench.components", "paper", "A network of APEBench")
 
 
 def _known(name: str, what: str, options: Iterable[str]) -> str:
@@ -98,30 +101,34 @@ class _TransposedConvolution(eqx.Module):
         return y if self.conv.bias is None else y + self.conv.bias
 
 
-_FASTER = {
-    pdequinox.conv.PhysicsConv: _Convolution,
-    pdequinox.conv.PointwiseLinearConv: _Convolution,
-    pdequinox.conv.PhysicsConvTranspose: _TransposedConvolution,
-}
+@cache
+def _faster_layers() -> dict[type, type]:
+    conv = require("pdequinox", "paper", "A network of APEBench").conv
+    return {
+        conv.PhysicsConv: _Convolution,
+        conv.PointwiseLinearConv: _Convolution,
+        conv.PhysicsConvTranspose: _TransposedConvolution,
+    }
 
 
 def _base(part: Any) -> type | None:
     """Which of these layers `part` is; pdequinox's blocks derive from them and call them as they are."""
-    return next((c for c in _FASTER if isinstance(part, c) and type(part).__call__ is c.__call__), None)
+    layers = _faster_layers()
+    return next((c for c in layers if isinstance(part, c) and type(part).__call__ is c.__call__), None)
 
 
 def _faster(part: Any) -> Any:
     """The faster form of a layer that has one, and anything else as it is."""
     base = _base(part)
-    return part if base is None else _FASTER[base](part)
+    return part if base is None else _faster_layers()[base](part)
 
 
 class ApebenchStep(eqx.Module):
     """`u+ = network(u)`: a pdequinox network, which predicts the next state itself.
 
     It goes through the network as APEBench runs it. `fast_batch` runs the same weights with every
-    convolution as a matrix product, which agrees up to rounding and is faster on a CPU: `sgno bench update`
-    says how much.
+    convolution as a matrix product, which agrees up to rounding and is faster on a CPU
+    (`python -m benchmarks.speed update` says by how much).
     """
 
     network: Callable[[Array], Array]
@@ -136,12 +143,13 @@ class ApebenchStep(eqx.Module):
         name, *numbers, activation = config.network.split(";")
         architecture = name.lower()
         config.check_grid(architecture, [int(n) for n in numbers if n.isdecimal()], grid)
-        self.network = architecture_dict[architecture](  # pyright: ignore[reportAttributeAccessIssue]
+        apebench = _components()
+        self.network = apebench.architecture_dict[architecture](
             config.network,
             grid.num_spatial_dims,
             grid.points[0],
             grid.channels,
-            activation_fn_dict[activation.lower()](activation),
+            apebench.activation_fn_dict[activation.lower()](activation),
             key,
         )
         self.config = config
@@ -186,7 +194,10 @@ class ApebenchConfig(ModelConfig):
 
     def __post_init__(self):
         name, *numbers, activation = (self.network if ";" in self.network else self.network + ";").split(";")
-        architecture = _known(name, "architecture", architecture_dict)
+        # The benchmark's own names are known without it; others are those that a user added to it.
+        architecture = name.lower()
+        if architecture not in _NUMBERS:
+            _known(name, "architecture", _components().architecture_dict)
         # An architecture that a user added to APEBench has a form only that user knows.
         if (labels := _NUMBERS.get(architecture)) is not None:
             fits = len(numbers) == len(labels) and all(n.isdecimal() and int(n) > 0 for n in numbers)
@@ -195,7 +206,8 @@ class ApebenchConfig(ModelConfig):
                     f"network={self.network!r} does not have the form "
                     f"{';'.join((name, *labels, 'ACTIVATION'))} with positive whole numbers."
                 )
-        _known(activation, "activation", activation_fn_dict)
+        if activation.lower() not in _ACTIVATIONS:
+            _known(activation, "activation", _components().activation_fn_dict)
 
     def for_grid(self, grid: Grid) -> "ApebenchConfig":
         """Fewer modes or levels where the grid does not carry those of the string."""

@@ -1,7 +1,7 @@
 """Periodic convolution written as matrix products, faster on a CPU than XLA's own.
 
 Inside a loop of updates XLA's convolution reaches a small part of the rate of its matrix product, which
-stays high as long as the operands stay in the cache (`sgno bench update` compares whole updates). So the
+stays high as long as the operands stay in the cache (`make bench` compares whole updates). So the
 taps of some axes are gathered into rows (contiguous copies), one product applies all taps at once, and the
 taps of the other axes are summed afterwards (shifted reads). Copies are what costs, so a thin input is
 gathered along every axis, a thin output summed along every axis, and for equal channels only the last axis

@@ -227,7 +227,7 @@ class _Zarr:
         zarr.open_group(str(path), mode="w")
         self._specs, self.names = arrays, tuple(arrays)
         self._arrays = {
-            # A group's own way to make an array has another name in zarr 2, the last for Python 3.10.
+            # A group's own way to make an array has another name in zarr 2.
             name: zarr.open_array(
                 str(path / name), mode="w", shape=spec.shape, dtype=spec.dtype, chunks=_chunks(spec)
             )

@@ -118,7 +118,7 @@ def train_seeds(
     """Train several steps of one config together, in one program.
 
     An accelerator that one small network does not fill trains many in the time of one; several devices
-    share the seeds, and a core of a CPU takes its own one after another (`sgno bench seeds`).
+    share the seeds, and a core of a CPU takes its own one after another (`python -m benchmarks.speed seeds`).
 
     **Returns:**
 

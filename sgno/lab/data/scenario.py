@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sgno.errors import InputError
+from sgno.errors import InputError, require
 from sgno.lab.tasks import Task
 
 
@@ -13,7 +13,7 @@ def make_scenario(task: Task) -> Any:
 
     **Raises:** `InputError` if APEBench refuses the settings.
     """
-    import apebench
+    apebench = require("apebench", "paper", f"Making the data of {task.name}")
 
     try:
         return apebench.scenarios.scenario_dict[task.scenario](
@@ -36,7 +36,7 @@ def true_symbol(task: Task) -> np.ndarray:
 
     What the equation's nonlinear part does to a mode is not in it.
     """
-    import exponax
+    exponax = require("exponax", "paper", f"The equation of {task.name}")
 
     stepper = make_scenario(task).get_ref_stepper()
     # A reference with substeps holds the stepper of one substep.

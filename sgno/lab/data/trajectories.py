@@ -141,7 +141,7 @@ def _is_whole(part: np.ndarray, name: str, meta: Any) -> bool:
 
 
 def _generate(task: Task) -> tuple[np.ndarray, np.ndarray]:
-    from sgno.precision import enable_x64
+    from jax import enable_x64
 
     scenario = make_scenario(task)
     try:

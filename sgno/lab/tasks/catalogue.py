@@ -3,7 +3,7 @@
 import ast
 from typing import Any, NamedTuple
 
-from sgno.errors import InputError, unknown_name
+from sgno.errors import InputError, require, unknown_name
 from sgno.lab.tasks.task import Task, freeze
 
 
@@ -79,7 +79,7 @@ _OWN_FIELDS = {
 
 
 def _apebench_task(name: str) -> Task:
-    import apebench
+    apebench = require("apebench", "paper", f"The task {name}")
 
     scenario, *pairs = name.removeprefix(APEBENCH_PREFIX).split(";")
     scenarios = apebench.scenarios.scenario_dict

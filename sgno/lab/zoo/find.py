@@ -3,16 +3,18 @@
 import difflib
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sgno.errors import InputError
 from sgno.lab.zoo.shelf import names, verified
-from sgno.step import Step
-from sgno.weights import load_weights
+
+if TYPE_CHECKING:
+    from sgno.step import Step
 
 WEIGHTS = "weights.sgno"
 
 
-def load(path_or_name: str | PathLike[str]) -> Step:
+def load(path_or_name: str | PathLike[str]) -> "Step":
     """A trained step, ready to call: `u_next = step(u)` with `u` of shape `(channels, *points)`.
 
     **Arguments:**
@@ -25,6 +27,8 @@ def load(path_or_name: str | PathLike[str]) -> Step:
 
     **Raises:** `InputError` if there is no such file or name, or if the file is damaged.
     """
+    from sgno.weights import load_weights
+
     return load_weights(find(path_or_name)).step
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
-from apebench.components import architecture_dict
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sgno.errors import InputError
+from sgno.errors import InputError, require
 from sgno.grid import Grid
 from sgno.nn.sgno import SGNO, SGNOConfig
 from sgno.sgno_x import SGNOX, SGNOXConfig
@@ -38,6 +37,7 @@ def register_apebench() -> tuple[str, ...]:
 
     **Returns:** the forms of the strings.
     """
+    architecture_dict = require("apebench.components", "paper", "register_apebench").architecture_dict
     architecture_dict["sgno"] = _sgno
     architecture_dict["sgnox"] = _sgno_x
     return tuple(";".join((name, *labels, activation)) for name, labels, activation in _FORMS.values())
