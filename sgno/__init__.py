@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from sgno.solve import rollout as rollout
     from sgno.training import TrainConfig as TrainConfig
     from sgno.training import train as train
-    from sgno.weights import load_weights as load_weights
-    from sgno.weights import save_weights as save_weights
+    from sgno.weights import save as save
 
 __version__ = "0.1.0"
 
@@ -53,11 +52,10 @@ _HOME = {
     "get_task": "sgno.lab.tasks",
     "load": "sgno.lab.zoo",
     "load_trajectories": "sgno.lab.data",
-    "load_weights": "sgno.weights",
     "reference_statistics": "sgno.solve",
     "register_apebench": "sgno.lab.apebench_register",
     "rollout": "sgno.solve",
-    "save_weights": "sgno.weights",
+    "save": "sgno.weights",
     "train": "sgno.training",
 }
 

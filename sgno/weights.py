@@ -1,19 +1,21 @@
-"""A trained step in one file: a JSON line (model, grid, provenance), then its arrays."""
+"""Saving and loading: a step is a safetensors file with its settings, grid and provenance in the metadata."""
 
 import math
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
 
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.io.files import load_arrays, save_arrays
-from sgno.leaves import flatten, unflatten
 from sgno.registry import config_from_json
 from sgno.step import Step
 
@@ -21,54 +23,128 @@ from sgno.step import Step
 _MOST_NUMBERS = 2**28
 
 
-class Weights(NamedTuple):
-    """A step as it was saved, with what it was made from."""
+def save(path: str | PathLike[str], step: Step, provenance: Mapping[str, Any] | None = None) -> None:
+    """Write a step to a safetensors file, whole or not at all.
 
-    step: Step
-    config: ModelConfig
-    grid: Grid
-    provenance: dict[str, Any]
+    **Arguments:**
+
+    - `path`: the file to write, by convention `*.safetensors`.
+    - `step`: a model with `config` and `grid`, which `sgno.load(path)` restores by itself, or any other
+        `eqx.Module`, which `sgno.load(path, like=module)` restores.
+    - `provenance`: plain JSON about where the weights come from, kept in the file.
+
+    **Raises:** `InputError` for a plain function, which has no weights.
+    """
+    if not isinstance(step, eqx.Module):
+        raise InputError(
+            f"A {type(step).__name__} has no weights to save. Pass a model of sgno or another eqx.Module."
+        )
+    meta: dict[str, Any] = {"class": type(step).__qualname__, "provenance": dict(provenance or {})}
+    config, grid = getattr(step, "config", None), getattr(step, "grid", None)
+    if isinstance(config, ModelConfig) and isinstance(grid, Grid):
+        meta["model"] = config.to_json()
+        meta["grid"] = {"channels": grid.channels, "points": list(grid.points)}
+    save_arrays(Path(path), meta, flatten(step))
 
 
-def save_weights(
-    path: Path, step: Step, config: ModelConfig, grid: Grid, provenance: Mapping[str, Any]
-) -> None:
-    """Write a step, whole or not at all."""
-    meta = {
-        "model": config.to_json(),
-        "grid": {"channels": grid.channels, "points": list(grid.points)},
-        "provenance": dict(provenance),
-    }
-    save_arrays(path, meta, flatten(step))
-
-
-def load_weights(path: Path) -> Weights:
+def load(path: str | PathLike[str], *, like: PyTree | None = None) -> Any:
     """Read a step. Nothing in the file is executed.
 
-    **Raises:** `InputError` if the file is damaged, of another version or of another model.
+    **Arguments:**
+
+    - `path`: a file of `sgno.save`, or a `.sgno` file of version 0.1.
+    - `like`: a module of the same structure, for a step that has no config of a registered kind. Everything
+        but its arrays and numbers is taken from it.
+
+    **Returns:** the step. Models of a registered kind carry their `config` and `grid`.
+
+    **Raises:** `InputError` if the file is damaged, of another model, or holds weights that are not finite.
     """
-    meta, arrays = load_arrays(path)
+    meta, arrays = load_arrays(Path(path))
+    for name, array in arrays.items():
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            raise InputError(
+                f"{path} holds weights that are not finite ({name}): the training it comes from diverged. "
+                "Train again with a lower rate, or load an earlier file."
+            )
+    return unflatten(arrays, _skeleton(path, meta, arrays) if like is None else like, str(path))
+
+
+def read_provenance(path: str | PathLike[str]) -> dict[str, Any]:
+    """What `sgno.save` was told about where the weights come from."""
+    provenance = load_arrays(Path(path)).meta.get("provenance")
+    if not isinstance(provenance, dict):
+        raise InputError(
+            f"{path} is not a weights file of sgno: it has no provenance. Use a file of `sgno.save`."
+        )
+    return provenance
+
+
+def _skeleton(path: str | PathLike[str], meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PyTree:
+    """The step that a file describes, with shapes in the place of its arrays."""
+    if "model" not in meta and "class" in meta:
+        raise InputError(
+            f"{path} holds the arrays of a {meta['class']}, which sgno cannot build by itself. Pass like=, a "
+            "module of the same structure, or give it a config and grid and use `sgno.register_model`."
+        )
     try:
         config = config_from_json(meta["model"])
         grid = Grid(int(meta["grid"]["channels"]), tuple(int(n) for n in meta["grid"]["points"]))
-        provenance = dict(meta["provenance"])
-        if math.prod(grid.shape) > _MOST_NUMBERS:
-            raise InputError(
-                f"{path} is for states of shape {grid.shape}, larger than any state that is read."
-            )
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path} is not a weights file of sgno: its header lacks {error}.") from error
+    if math.prod(grid.shape) > _MOST_NUMBERS:
+        raise InputError(f"{path} is for states of shape {grid.shape}, larger than any state that is read.")
     like = eqx.filter_eval_shape(lambda: config.build(grid, key=jax.random.PRNGKey(0)))
     precision = {array.dtype for array in arrays.values() if array.dtype.kind == "f"}
     if precision:
         dtype = jnp.dtype(precision.pop())
-        like = jax.tree.map(lambda s: _with_dtype(s, dtype), like)
-    return Weights(unflatten(arrays, like, str(path)), config, grid, provenance)
+        like = jax.tree.map(lambda leaf: _with_dtype(leaf, dtype), like)
+    return like
 
 
 def _with_dtype(leaf: Any, dtype: jnp.dtype) -> Any:
     if isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.floating):
         return jax.ShapeDtypeStruct(leaf.shape, dtype)
     return leaf
+
+
+def flatten(tree: PyTree) -> dict[str, np.ndarray]:
+    """Arrays and numbers by their path in a pytree, as numpy arrays."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves if eqx.is_array_like(leaf)}
+
+
+def unflatten(arrays: Mapping[str, np.ndarray], like: PyTree, what: str) -> PyTree:
+    """Put arrays back where `flatten` found them, checking names, shapes and dtypes.
+
+    **Raises:** `InputError` naming the first array that does not fit.
+    """
+    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(like)}
+    is_stored = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct) or eqx.is_array_like(leaf)
+    expected = {name for name, leaf in leaves.items() if is_stored(leaf)}
+    if missing := sorted(expected - arrays.keys()):
+        raise InputError(
+            f"{what} lacks the array {missing[0]} (and {len(missing) - 1} more). It is of another model."
+        )
+    if extra := sorted(arrays.keys() - expected):
+        raise InputError(
+            f"{what} has an array {extra[0]} that this model does not have. It is of another model."
+        )
+
+    def put(path, leaf):
+        if (name := jax.tree_util.keystr(path)) not in expected:
+            return leaf
+        array = arrays[name]
+        own = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+        if array.shape != own.shape or array.dtype != own.dtype:
+            raise InputError(
+                f"{what}: array {name} is {array.dtype}{list(array.shape)}, "
+                f"but this model has {own.dtype}{list(own.shape)}."
+            )
+        if isinstance(leaf, (bool, int, float, complex)):
+            return type(leaf)(array.item())
+        return array if isinstance(leaf, (np.ndarray, np.generic)) else jnp.asarray(array)
+
+    return jax.tree_util.tree_map_with_path(put, like)

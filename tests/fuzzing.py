@@ -26,7 +26,7 @@ from sgno.lab.report.runs import parse_run
 from sgno.lab.tasks import TASKS, Task, get_task
 from sgno.registry import config_from_json, get_model, with_settings
 from sgno.training.config import TrainConfig
-from sgno.weights import load_weights
+from sgno.weights import load
 
 Case = Callable[[np.random.Generator], None]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
@@ -93,7 +93,7 @@ def _places(content: Any) -> Iterator[tuple[Any, Any]]:
 
 def containers(folder: Path) -> Case:
     """Weights, checkpoints and samples: bytes of the container."""
-    path = folder / "x.sgno"
+    path = folder / "x.safetensors"
     save_arrays(path, {"note": "x"}, {"a": np.arange(6.0), "b": np.zeros((2, 0), np.int8)})
     valid = path.read_bytes()
 
@@ -106,7 +106,7 @@ def containers(folder: Path) -> Case:
 
 def weight_headers(folder: Path) -> Case:
     """Weights whose container is sound and whose header says something else."""
-    path = folder / "w.sgno"
+    path = folder / "w.safetensors"
     model = get_model("linear", 1)
     grid = {"channels": 1, "points": [8]}
     arrays = {".M_real": np.ones((1, 1, 5), np.float32), ".M_imag": np.zeros((1, 1, 5), np.float32)}
@@ -115,7 +115,7 @@ def weight_headers(folder: Path) -> Case:
     def case(rng: np.random.Generator) -> None:
         damaged = damaged_json(meta, rng)
         save_arrays(path, damaged if isinstance(damaged, dict) else {}, arrays)
-        load_weights(path)
+        load(path)
 
     return case
 

@@ -95,8 +95,8 @@ def fill_store(root: Path, records: list[dict[str, Any]], *, pictures: bool = Tr
         if pictures:
             for name in ("curves", "sample"):
                 os.link(
-                    shared / f"{name}{content['job']['task']['num_spatial_dims']}.sgno",
-                    folder / f"{name}.sgno",
+                    shared / f"{name}{content['job']['task']['num_spatial_dims']}.safetensors",
+                    folder / f"{name}.safetensors",
                 )
     return root
 
@@ -108,12 +108,12 @@ def _write_pictures(root: Path, shared: Path, dims: int) -> None:
     truth = np.broadcast_to(np.sin(x + 0.1 * times), shape)
     prediction = truth + 0.02 * times / len(times) * np.cos(3 * x)
     prediction = np.where(times > 0.9 * len(times), np.nan, prediction)
-    save_arrays(root / "truth" / f"data{dims}d.sgno", {}, {"states": truth.astype(np.float16)})
-    save_arrays(shared / f"sample{dims}.sgno", {}, {"states": prediction.astype(np.float16)})
+    save_arrays(root / "truth" / f"data{dims}d.safetensors", {}, {"states": truth.astype(np.float16)})
+    save_arrays(shared / f"sample{dims}.safetensors", {}, {"states": prediction.astype(np.float16)})
     decay = np.exp(-0.4 * np.arange(41))[None] * np.ones((20, 1))
     growth = 1 + np.arange(20)[:, None] / 5
     curves = {"spectrum": (decay * growth).astype(np.float32), "reference_spectrum": decay.astype(np.float32)}
-    save_arrays(shared / f"curves{dims}.sgno", {}, curves)
+    save_arrays(shared / f"curves{dims}.safetensors", {}, curves)
 
 
 def comparison(*records):

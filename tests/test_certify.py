@@ -29,7 +29,7 @@ from sgno.solve.certificates.sgno import SGNOConstants
 from sgno.solve.certificates.sgno_x import SGNOXConstants
 from sgno.solve.certificates.words import guaranteed
 from sgno.step import Step, batch, prepare
-from sgno.weights import save_weights
+from sgno.weights import save
 
 KEY = jax.random.PRNGKey(0)
 GRID = Grid(1, (16,))
@@ -315,8 +315,8 @@ def test_a_violated_bound_is_called_so():
 def test_the_command_prints_draws_and_answers_in_json(tmp_path, cache, seeds):
     steps, paths = seeds[0], []
     for i, step in enumerate(steps):
-        paths.append(str(tmp_path / f"{i}.sgno"))
-        save_weights(tmp_path / f"{i}.sgno", step, SMALL, GRID, {"job": {}})
+        paths.append(str(tmp_path / f"{i}.safetensors"))
+        save(tmp_path / f"{i}.safetensors", step, {"job": {}})
     np.save(tmp_path / "data.npy", rolled(steps[0]))
     run = lambda *arguments: CliRunner().invoke(app, ["certify", *map(str, arguments)])
     done = run(*paths, "--data", tmp_path / "data.npy", "--out", tmp_path / "out", "--json")
@@ -331,7 +331,7 @@ def test_the_command_prints_draws_and_answers_in_json(tmp_path, cache, seeds):
         ([paths[0], "--samples", "0"], "at least one"),
         ([paths[0], "--task", "recorded"], "do not say what they were trained on"),
         ([paths[0], "--data", tmp_path / "two.npy"], "Give data of the same channels"),
-        ([tmp_path / "none.sgno"], "neither a file"),
+        ([tmp_path / "none.safetensors"], "neither a file"),
     ):
         wrong = run(*arguments)
         assert wrong.exit_code == 2 and message in " ".join(wrong.output.split())

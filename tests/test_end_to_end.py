@@ -13,7 +13,7 @@ from sgno.lab.store import Store
 from sgno.lab.tasks import get_task
 from sgno.registry import MODELS, get_model, with_settings
 from sgno.training import TrainConfig
-from sgno.weights import load_weights
+from sgno.weights import load
 
 REDUCED = {2: {"num_points": 24}, 3: {"num_points": 12}}
 SHORT = {"num_train_samples": 2, "train_steps": 4, "num_test_samples": 2, "test_steps": 4}
@@ -32,7 +32,7 @@ def test_sgno_on_every_2d_and_3d_task(name, tmp_path, cache):
     record = run_job(job, store, cache=cache)
     assert len(record["mean_nrmse"]) == 4 and record["gmean100"] is not None
     assert record["versions"]["exponax"] == "0.1.0" and record["job"] == json.loads(json.dumps(job.to_json()))
-    states = load_arrays(store.job(job.id) / "sample.sgno").arrays["states"]
+    states = load_arrays(store.job(job.id) / "sample.safetensors").arrays["states"]
     assert states.shape == load_arrays(store.truth(record["data"])).arrays["states"].shape
     assert np.isfinite(states).all()
 
@@ -56,7 +56,7 @@ def test_every_model_of_the_registry_runs_and_its_weights_load(name, tmp_path, c
     record = run_job(job, store, cache=cache)
     assert record["gmean100"] is not None and record["params"] > 0
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
-    loaded = load_weights(store.weights(job.id))
+    loaded = load(store.weights(job.id))
     from sgno.lab.data.load import load_data
     from sgno.lab.data.own import start_part
     from sgno.solve import evaluate
@@ -64,7 +64,7 @@ def test_every_model_of_the_registry_runs_and_its_weights_load(name, tmp_path, c
 
     data = load_data(job.task, cache)
     # Watched, as the job was: another program rounds differently, and the linear fit's score is rounding.
-    again = evaluate(loaded.step, data.test, watch=reference_statistics(start_part(data.train)))
+    again = evaluate(loaded, data.test, watch=reference_statistics(start_part(data.train)))
     assert again.gmean100 == pytest.approx(record["gmean100"], rel=1e-6)
 
 

@@ -15,7 +15,7 @@ from sgno.grid import Grid
 from sgno.nn.linear import LinearConfig
 from sgno.solve import blocks
 from sgno.solve.blocks import evaluate_blocks
-from sgno.weights import save_weights
+from sgno.weights import save
 
 N, TIMES, GROWTH = 16, 6, 1.1
 
@@ -26,7 +26,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluate")
     grid, config = Grid(1, (N,)), LinearConfig()
     step = eqx.tree_at(lambda s: s.M_real, config.build(grid), GROWTH * jnp.ones((1, 1, N // 2 + 1)))
-    save_weights(folder / "grow.sgno", step, config, grid, {})
+    save(folder / "grow.st", step)
     states = np.random.default_rng(0).normal(size=(5, 1, N)).astype(np.float32)
     still = np.repeat(states[:, None], TIMES, axis=1)
     np.savez(folder / "data.npz", test=still, train=still[:1] + 3)
@@ -40,7 +40,16 @@ def invoke(*arguments):
 def test_known_errors_are_found(place, tmp_path):
     folder, _ = place
     out = tmp_path / "out"
-    command = [folder / "grow.sgno", "--data", folder / "data.npz", "--out", out, "--tau", 0.25, "--json"]
+    command = [
+        folder / "grow.st",
+        "--data",
+        folder / "data.npz",
+        "--out",
+        out,
+        "--tau",
+        0.25,
+        "--json",
+    ]
     done = invoke(*command)
     assert done.exit_code == 0, done.stderr
     summary = json.loads(done.stdout)
@@ -67,7 +76,7 @@ def test_known_errors_are_found(place, tmp_path):
 
 def test_blocks_of_trajectories_add_up(place, monkeypatch):
     folder, still = place
-    step = sgno.load(folder / "grow.sgno")
+    step = sgno.load(folder / "grow.st")
     whole = sgno.evaluate(step, still)
     monkeypatch.setattr(blocks, "_BLOCK_NUMBERS", 2 * still[0].size)
     parts = evaluate_blocks(step, lambda chosen: still[chosen], still.shape)
@@ -80,8 +89,8 @@ def test_a_rollout_that_blew_up_is_a_result(place, tmp_path):
     folder, _ = place
     grid, config = Grid(1, (N,)), LinearConfig()
     step = eqx.tree_at(lambda s: s.M_real, config.build(grid), 1e20 * jnp.ones((1, 1, N // 2 + 1)))
-    save_weights(tmp_path / "burst.sgno", step, config, grid, {})
-    done = invoke(tmp_path / "burst.sgno", "--data", folder / "data.npz", "--out", tmp_path / "out", "--json")
+    save(tmp_path / "burst.st", step)
+    done = invoke(tmp_path / "burst.st", "--data", folder / "data.npz", "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["gmean100"] is None and summary["stable_step"] == 0 and summary["nonfinite_steps"] >= 3
@@ -115,6 +124,6 @@ def test_wrong_input_says_what_to_do_and_leaves_nothing(place, options, message,
     np.savez("two.npz", a=still, b=still)
     os.mkdir("full")
     before = sorted(os.listdir())
-    done = invoke(folder / "grow.sgno", *options)
+    done = invoke(folder / "grow.st", *options)
     assert done.exit_code == 2 and message in " ".join(done.stderr.split()), done.stderr
     assert sorted(os.listdir()) == before

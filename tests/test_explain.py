@@ -12,8 +12,8 @@ from sgno.lab.data.scenario import true_symbol
 from sgno.lab.report.figures.explain import explain_figure
 from sgno.lab.tasks import get_task
 from sgno.lab.zoo import find
-from sgno.nn.normalised import Normalised, NormalisedConfig
-from sgno.weights import load_weights, save_weights
+from sgno.nn.normalised import Normalised
+from sgno.weights import load, save
 
 TASKS = {"adv1d": "along x", "ks1d": "d(u)/dx * d(u)/dx"}
 
@@ -97,11 +97,9 @@ def test_forcing_and_several_channels_are_drawn(dims):
 
 
 def test_a_step_in_units_of_its_own_is_explained_in_them(states, tmp_path):
-    loaded = load_weights(find("ks1d/sgno-x"))
-    config = NormalisedConfig(loaded.config, (0.0,), (10.0,))
-    wrapped = Normalised(loaded.step, (0.0,), (10.0,))
-    save_weights(tmp_path / "w.sgno", wrapped, config, loaded.grid, {})
+    wrapped = Normalised(load(find("ks1d/sgno-x")), (0.0,), (10.0,))
+    save(tmp_path / "w.safetensors", wrapped)
     np.save(tmp_path / "u.npy", 10 * np.load(states))
-    found = explained(str(tmp_path / "w.sgno"), "--data", str(tmp_path / "u.npy"))
+    found = explained(str(tmp_path / "w.safetensors"), "--data", str(tmp_path / "u.npy"))
     plain = explained("ks1d/sgno-x", "--data", str(states))
     assert found["terms"][0]["strength"] == pytest.approx(plain["terms"][0]["strength"], rel=1e-5)

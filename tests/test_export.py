@@ -17,7 +17,7 @@ from sgno.export import export_stablehlo, export_torch
 from sgno.grid import Grid
 from sgno.registry import get_model
 from sgno.step import batch, prepare
-from sgno.weights import save_weights
+from sgno.weights import save
 
 
 def invoke(*arguments):
@@ -62,7 +62,7 @@ def test_a_network_of_apebench_has_no_torch_form(tmp_path):
     step = config.build(grid, key=jax.random.key(0))
     with pytest.raises(InputError, match=r"has no PyTorch form: .* Export it with --to stablehlo"):
         export_torch(tmp_path / "out", step, grid)
-    save_weights(tmp_path / "conv.sgno", step, config, grid, {})
-    done = invoke(tmp_path / "conv.sgno", "--to", "torch", "--out", tmp_path / "out")
+    save(tmp_path / "conv.safetensors", step)
+    done = invoke(tmp_path / "conv.safetensors", "--to", "torch", "--out", tmp_path / "out")
     assert done.exit_code == 2 and "has no PyTorch form" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -401,7 +401,7 @@ def test_a_file_being_written_is_never_swept_away(tmp_path):
     thread.start()
     try:
         for i in range(200):
-            save_arrays(tmp_path / "x.sgno", {"i": i}, {"a": np.arange(i)})
+            save_arrays(tmp_path / "x.safetensors", {"i": i}, {"a": np.arange(i)})
             with new_folder(tmp_path / str(i)) as beside:
                 (beside / "x").write_text("x")
     finally:

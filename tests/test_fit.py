@@ -13,9 +13,8 @@ from sgno.errors import InputError
 from sgno.io.split import Split
 from sgno.lab.data.own import OwnTask, describe, load_own, open_files, start_part
 from sgno.lab.fit import plan_fit
-from sgno.leaves import flatten
 from sgno.nn.normalised import Normalised
-from sgno.weights import load_weights
+from sgno.weights import flatten, load
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +36,9 @@ def test_sgno_x_learns_a_users_equation_and_its_weights_speak_the_users_units(pl
     command += ["--set", "degree=2"]
     found = fitted(*command)
     assert found["gmean100"] < 2e-3 and found["warnings"] == [] and found["validation_gmean100"] is not None
-    weights = load_weights(Path(found["weights"][0]))
-    assert isinstance(weights.step, Normalised) and weights.step.mean == (0.0,)
-    scored = sgno.evaluate(weights.step, scaled[10:, :, None])
+    trained = load(Path(found["weights"][0]))
+    assert isinstance(trained, Normalised) and trained.mean == (0.0,)
+    scored = sgno.evaluate(trained, scaled[10:, :, None])
     # The score is near the rounding errors of float32, which differ between two programs.
     assert scored.gmean100 == pytest.approx(found["gmean100"], abs=1e-8)
     record = json.loads((place / found["run"][0] / "record.json").read_text())
@@ -54,8 +53,8 @@ def test_python_and_command_line_agree_bit_for_bit_streamed_or_not(place, u):
     np.save(place / "own.npy", u)
     found = fitted("own.npy", "--model", TINY, "--updates", 8, "--batch", 4, "--stream")
     step = sgno.fit(u, TINY, updates=8, batch_size=4, stream=True).step
-    weights = load_weights(Path(found["weights"][0]))
-    one, two = flatten(step), flatten(weights.step)
+    trained = load(Path(found["weights"][0]))
+    one, two = flatten(step), flatten(trained)
     assert one.keys() == two.keys() and len(one) > 2
     for name, array in one.items():
         np.testing.assert_array_equal(array, two[name])
@@ -76,7 +75,7 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(place, u):
     options = {"model": TINY, "updates": 12, "batch_size": 4}
     with pytest.raises(KeyboardInterrupt):
         sgno.fit(place / "own.npy", **options, out=place / "broken", on_progress=interrupt)
-    assert len(list(place.glob("broken/checkpoints/*.sgno"))) == 1
+    assert len(list(place.glob("broken/checkpoints/*.safetensors"))) == 1
     first = []
     resumed = sgno.fit(
         place / "own.npy", **options, out=place / "broken", on_progress=lambda p: first.append(p.update)

@@ -23,7 +23,6 @@ ORDER = [
     "nn",
     "sgno_x",
     "registry",
-    "leaves",
     "weights",
     "identify",
     "solve",

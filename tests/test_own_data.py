@@ -19,7 +19,7 @@ from sgno.io.units import choose_units
 from sgno.nn.normalised import NormalisedConfig
 from sgno.registry import config_from_json, get_model
 from sgno.step import batch, prepare
-from sgno.weights import load_weights, save_weights
+from sgno.weights import load, save
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +119,8 @@ def test_a_normalised_step_is_the_step_in_other_units(u, tmp_path):
     np.testing.assert_allclose(batch(prepare(step), v)[0], expected, rtol=1e-5, atol=1e-6)
     assert config_from_json(json.loads(json.dumps(config.to_json()))) == config
     assert sgno.count_parameters(step) == sgno.count_parameters(step.step)
-    save_weights(tmp_path / "w.sgno", step, config, grid, {})
-    np.testing.assert_array_equal(load_weights(tmp_path / "w.sgno").step(v[0]), step(v[0]))
+    save(tmp_path / "w.safetensors", step)
+    np.testing.assert_array_equal(load(tmp_path / "w.safetensors")(v[0]), step(v[0]))
     trained = sgno.train(step, u, sgno.TrainConfig(updates=2, warmup=0), key=jax.random.PRNGKey(0))
     assert np.isfinite(trained.losses).all()
     with pytest.raises(InputError, match="positive scales"):

@@ -58,7 +58,7 @@ def test_a_data_id_cannot_lead_outside_the_store(tmp_path):
     root = tmp_path / "store"
     content = {**record(), "data": "../../outside"}
     fill_store(root, [content])
-    save_arrays(tmp_path.parent / "outside.sgno", {}, {"states": np.zeros((201, 1, 80), np.float16)})
+    save_arrays(tmp_path.parent / "outside.safetensors", {}, {"states": np.zeros((201, 1, 80), np.float16)})
     page = write_report(root, tmp_path / "r.html").read_text()
     assert "is not a plain name" in page and '"samples":[]' in page
 

@@ -22,7 +22,7 @@ from sgno.nn.sgno import SGNOConfig
 from sgno.solve import march as marching
 from sgno.solve.march import march
 from sgno.solve.writer import Spec, writer
-from sgno.weights import save_weights
+from sgno.weights import save
 
 N, STEPS = 16, 23
 
@@ -46,7 +46,7 @@ def place(tmp_path_factory):
         step,
         (jnp.cos(jnp.asarray(angle))[None, None], jnp.sin(jnp.asarray(angle))[None, None]),
     )
-    save_weights(folder / "shift.sgno", step, config, grid, {})
+    save(folder / "shift.st", step)
     states = np.random.default_rng(0).normal(size=(2, 1, N)).astype(np.float32)
     states -= (states @ (-1.0) ** np.arange(N) / N)[..., None] * (-1.0) ** np.arange(N)  # no Nyquist mode
     np.save(folder / "one.npy", states[0])
@@ -78,7 +78,7 @@ def test_every_format_holds_the_rollout(place, suffix, tmp_path):
     folder, states = place
     out = tmp_path / f"out{suffix}"
     done = invoke(
-        folder / "shift.sgno", "--initial", folder / "many.npy", "--steps", STEPS, "--every", 4, "--out", out
+        folder / "shift.st", "--initial", folder / "many.npy", "--steps", STEPS, "--every", 4, "--out", out
         , "--json"
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
@@ -94,7 +94,7 @@ def test_every_format_holds_the_rollout(place, suffix, tmp_path):
         assert read(out, "step").tolist() == [0, 4, 8, 12, 16, 20]
     assert os.listdir(tmp_path) == [out.name]
     # The file is itself a file of trajectories: the rollout goes on from its first frame.
-    again = invoke(folder / "shift.sgno", "--initial", out, "--steps", 1, "--out", tmp_path / "again.npy")
+    again = invoke(folder / "shift.st", "--initial", out, "--steps", 1, "--out", tmp_path / "again.npy")
     assert again.exit_code == 0, again.stderr
 
 
@@ -106,7 +106,14 @@ def test_initial_states_come_in_any_form(place, name, options, tmp_path):
     folder, states = place
     out = tmp_path / "out.npy"
     done = invoke(
-        folder / "shift.sgno", "--initial", folder / f"{name}.npy", "--steps", 1, "--out", out, *options
+        folder / "shift.st",
+        "--initial",
+        folder / f"{name}.npy",
+        "--steps",
+        1,
+        "--out",
+        out,
+        *options,
     )
     assert done.exit_code == 0, done.stderr
     np.testing.assert_allclose(read(out)[0, 0], states[0], atol=1e-6)
@@ -114,7 +121,7 @@ def test_initial_states_come_in_any_form(place, name, options, tmp_path):
 
 def test_pieces_are_what_one_rollout_gives(place, monkeypatch):
     folder, states = place
-    step = sgno.load(folder / "shift.sgno")
+    step = sgno.load(folder / "shift.st")
     whole = np.asarray(sgno.rollout(step, jnp.asarray(states), STEPS, batched=True))
     # Room for three states only, so that pieces end anywhere.
     monkeypatch.setattr(marching, "_BUFFER_NUMBERS", 3 * states.size)
@@ -140,7 +147,14 @@ def test_statistics_alone(place, tmp_path):
     folder, states = place
     out = tmp_path / "numbers.npz"
     done = invoke(
-        folder / "shift.sgno", "--initial", folder / "many.npy", "--steps", 9, "--statistics", "--out", out
+        folder / "shift.st",
+        "--initial",
+        folder / "many.npy",
+        "--steps",
+        9,
+        "--statistics",
+        "--out",
+        out,
     )
     assert done.exit_code == 0 and "Every state was finite" in done.stderr, done.stderr
     with np.load(out) as file:
@@ -169,7 +183,7 @@ def test_statistics_alone(place, tmp_path):
         ({"--out": "stats.npy", "--statistics": None}, "can hold one array"),
         ({"--steps": 10**15}, "the disk has"),
         ({"weights": "kd1d/sgno"}, "Did you mean 'kdv1d/sgno'"),
-        ({"weights": "one.npy"}, "is not a file of sgno"),
+        ({"weights": "one.npy"}, "is not a safetensors file"),
     ],
 )
 def test_wrong_input_says_what_to_do_and_leaves_nothing(place, changed, message, tmp_path, monkeypatch):
@@ -183,7 +197,7 @@ def test_wrong_input_says_what_to_do_and_leaves_nothing(place, changed, message,
     np.save("there.npy", np.zeros(3))
     before = sorted(os.listdir())
     options = {"--initial": "one.npy", "--steps": 5, "--out": "out.npy", **changed}
-    weights = options.pop("weights", folder / "shift.sgno")
+    weights = options.pop("weights", folder / "shift.st")
     flat = [part for pair in options.items() for part in pair if part is not None]
     done = invoke(weights, *flat)
     assert done.exit_code == 2 and message in done.stderr, done.stderr
@@ -201,7 +215,13 @@ def test_an_interrupt_leaves_nothing(place, tmp_path, monkeypatch):
 
     monkeypatch.setattr(marching, "_run", interrupted)
     done = invoke(
-        folder / "shift.sgno", "--initial", folder / "one.npy", "--steps", 999, "--out", tmp_path / "u.h5"
+        folder / "shift.st",
+        "--initial",
+        folder / "one.npy",
+        "--steps",
+        999,
+        "--out",
+        tmp_path / "u.h5",
     )
     assert done.exit_code == 130 and "was not written" in done.stderr
     assert os.listdir(tmp_path) == []
@@ -210,7 +230,7 @@ def test_an_interrupt_leaves_nothing(place, tmp_path, monkeypatch):
 def test_a_file_is_replaced_only_when_asked(place, tmp_path):
     folder, _ = place
     out = tmp_path / "u.zarr"
-    command = [folder / "shift.sgno", "--initial", folder / "one.npy", "--steps", 2, "--out", out]
+    command = [folder / "shift.st", "--initial", folder / "one.npy", "--steps", 2, "--out", out]
     assert invoke(*command).exit_code == 0
     assert invoke(*command).exit_code == 2
     assert invoke(*command, "--force").exit_code == 0

@@ -137,8 +137,8 @@ def test_resuming_equals_never_having_stopped(trajectories, tmp_path):
         train(step, trajectories, CONFIG, key=KEY, on_progress=stop_midway)
     assert 12 <= seen[-1].update < 30 or len(seen) > 1
     stopped = next(p for p in seen if p.update >= 3)
-    save_checkpoint(tmp_path / "c.sgno", stopped.state, stopped.losses, {"run": 1})
-    state, losses = load_checkpoint(tmp_path / "c.sgno", initial_state(step, CONFIG, key=KEY), {"run": 1})
+    save_checkpoint(tmp_path / "c.st", stopped.state, stopped.losses, {"run": 1})
+    state, losses = load_checkpoint(tmp_path / "c.st", initial_state(step, CONFIG, key=KEY), {"run": 1})
     resumed = train(step, trajectories, CONFIG, key=KEY, state=state, losses=losses)
     np.testing.assert_array_equal(whole.losses, resumed.losses)
     for a, b in zip(jax.tree.leaves(whole.state), jax.tree.leaves(resumed.state), strict=True):
@@ -147,16 +147,16 @@ def test_resuming_equals_never_having_stopped(trajectories, tmp_path):
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     state = initial_state(MODEL.build(GRID, key=KEY), CONFIG, key=KEY)
-    save_checkpoint(tmp_path / "c.sgno", state, np.zeros(0), {"run": 1})
+    save_checkpoint(tmp_path / "c.st", state, np.zeros(0), {"run": 1})
     with pytest.raises(InputError, match="another run"):
-        load_checkpoint(tmp_path / "c.sgno", state, {"run": 2})
+        load_checkpoint(tmp_path / "c.st", state, {"run": 2})
     other = initial_state(SGNOConfig(2, 4, 2).build(GRID, key=KEY), CONFIG, key=KEY)
     with pytest.raises(InputError, match="but this model has"):
-        load_checkpoint(tmp_path / "c.sgno", other, {"run": 1})
-    content = (tmp_path / "c.sgno").read_bytes()
-    (tmp_path / "c.sgno").write_bytes(content[:-40])
+        load_checkpoint(tmp_path / "c.st", other, {"run": 1})
+    content = (tmp_path / "c.st").read_bytes()
+    (tmp_path / "c.st").write_bytes(content[:-40])
     with pytest.raises(InputError, match="truncated"):
-        load_checkpoint(tmp_path / "c.sgno", state, {"run": 1})
+        load_checkpoint(tmp_path / "c.st", state, {"run": 1})
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])

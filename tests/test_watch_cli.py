@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from sgno.cli.app import app
 from sgno.grid import Grid
 from sgno.nn.linear import LinearConfig
-from sgno.weights import save_weights
+from sgno.weights import save
 
 N, RATE = 32, 1.02
 # |RATE^t - 1| first passes the monitor's tenth at this step.
@@ -39,14 +39,24 @@ def place(tmp_path_factory):
     for name, rate in (("right", 1.0), ("growing", RATE)):
         values = tuple(jnp.asarray(rate * f(angle), jnp.float32)[None, None] for f in (np.cos, np.sin))
         step = eqx.tree_at(lambda s: (s.M_real, s.M_imag), config.build(grid), values)
-        save_weights(folder / f"{name}.sgno", step, config, grid, {})
+        save(folder / f"{name}.st", step)
     np.savez(folder / "data.npz", train=waves(6, 21, 0), test=waves(3, 2, 1))
     return folder
 
 
 def invoke(folder, name, out, *options):
     data = folder / "data.npz"
-    words = [folder / f"{name}.sgno", "--initial", data, "--key", "test", "--watch", data, "--out", out]
+    words = [
+        folder / f"{name}.st",
+        "--initial",
+        data,
+        "--key",
+        "test",
+        "--watch",
+        data,
+        "--out",
+        out,
+    ]
     return CliRunner().invoke(app, ["rollout", *map(str, words), "--json", *map(str, options)])
 
 
@@ -123,6 +133,15 @@ def test_what_cannot_be_watched_by_is_refused(place, options, message, tmp_path,
 
 
 def test_stopping_needs_something_to_watch_by(place, tmp_path):
-    words = ["rollout", place / "right.sgno", "--initial", place / "data.npz", "--steps", 3, "--out", "u.npy"]
+    words = [
+        "rollout",
+        place / "right.st",
+        "--initial",
+        place / "data.npz",
+        "--steps",
+        3,
+        "--out",
+        "u.npy",
+    ]
     done = CliRunner().invoke(app, [*map(str, words), "--stop-on", "phase"])
     assert done.exit_code == 2 and "need --watch" in done.stderr

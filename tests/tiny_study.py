@@ -35,7 +35,7 @@ def result(store: Store, job_id: str) -> dict:
     arrays = {
         f"{name}/{key}": (array.dtype.name, array.shape, array.tobytes())
         for name in ("curves", "sample", "weights")
-        for key, array in load_arrays(folder / f"{name}.sgno").arrays.items()
+        for key, array in load_arrays(folder / f"{name}.safetensors").arrays.items()
     }
     return {"record": record, **arrays}
 

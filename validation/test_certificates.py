@@ -22,7 +22,7 @@ from sgno.lab.zoo.shelf import names
 from sgno.solve.certificates import certify, gather_evidence
 from sgno.solve.certificates.local import l2
 from sgno.step import batch, prepare
-from sgno.weights import load_weights
+from sgno.weights import load, read_provenance
 
 BATCH = 250
 BATCHES = {"random": 28, "along the most stretched direction": 6, "climbed": 6}
@@ -82,14 +82,14 @@ def pairs(kind: str, ready, test: np.ndarray, rng: np.random.Generator):
 
 def examine(name: str) -> dict[str, Any]:
     """Everything measured of a shipped model, beside its certificate; fails where one exceeds the other."""
-    weights = load_weights(find(name))
-    (certificate,) = certify([weights.step], weights.grid.points)
-    test = load_trajectories(Task.from_json(weights.provenance["job"]["task"])).test
-    (evidence,) = gather_evidence([weights.step], [certificate], test)
+    step = load(find(name))
+    (certificate,) = certify([step], step.grid.points)
+    test = load_trajectories(Task.from_json(read_provenance(find(name))["job"]["task"])).test
+    (evidence,) = gather_evidence([step], [certificate], test)
     assert evidence.holds
     assert evidence.local <= certificate.step
 
-    ready = eqx.filter_jit(lambda step: prepare(step))(weights.step)
+    ready = eqx.filter_jit(lambda step: prepare(step))(step)
     rng = np.random.default_rng(0)
     a, b = certificate.rounding
     largest = dict.fromkeys(BATCHES, 0.0)

@@ -26,7 +26,7 @@ from sgno.lab.zoo import cards, find
 from sgno.sgno_x import SGNOX
 from sgno.sgno_x.trapping import touches
 from sgno.step import batch, prepare
-from sgno.weights import load_weights
+from sgno.weights import load, read_provenance
 
 RESULTS = Path(__file__).parent.parent / "results"
 KEPT = RESULTS / "long_runs.json"
@@ -93,9 +93,9 @@ def examine(step: SGNOX, task: Task) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [card.name for card in cards() if card.name.endswith("/sgno-x")])
 def test_a_shipped_step_stays_bounded_and_its_set_does_not_bind(name):
-    loaded = load_weights(find(name))
-    assert isinstance(loaded.step, SGNOX)
-    found = examine(loaded.step, Task.from_json(loaded.provenance["job"]["task"]))
+    step = load(find(name))
+    assert isinstance(step, SGNOX)
+    found = examine(step, Task.from_json(read_provenance(find(name))["job"]["task"]))
     assert found["nonfinite"] == 0 and found["largest_rms"] <= found["bound"]
     assert found["binding"] == 0
 
@@ -109,7 +109,7 @@ def main(root: Path) -> None:
         kept = read_json(KEPT) if KEPT.is_file() else {"runs": {}}
         if not known or run.id in kept["runs"] or not weights.is_file():
             continue
-        step = load_weights(weights).step
+        step = load(weights)
         assert isinstance(step, SGNOX)
         found = examine(step, Task.from_json(run.task))
         # Read again, since another store may be examined at the same time.

@@ -27,7 +27,7 @@ _GROUPS = {
         "count_parameters",
     ),
     "Training": ("train", "TrainConfig"),
-    "Weights files": ("save_weights", "load_weights"),
+    "Weights files": ("save", "load"),
     "APEBench": ("register_apebench",),
 }
 _REST = "Further names"

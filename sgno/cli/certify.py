@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sgno.solve.certificates import Certificate, Evidence
-    from sgno.weights import Weights
 
 _SHOWN_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -50,52 +49,58 @@ def certify(
         raise InputError(f"--samples {samples} --steps {steps}: use at least one of each.")
     from sgno.lab.compilation import use_compilation_cache
     from sgno.lab.data.trajectories import default_cache
-    from sgno.lab.zoo import find
-    from sgno.weights import load_weights
+    from sgno.lab.zoo import find, load
+    from sgno.weights import read_provenance
 
     cache = cache or default_cache()
     use_compilation_cache(cache)
-    loaded = [(name, load_weights(find(name))) for name in weights]
+    loaded = [_Named(name, load(name), read_provenance(find(name))) for name in weights]
     results = []
-    for names, group in _groups(loaded):
-        own_task = not Path(names[0]).is_file()
+    for group in _groups(loaded):
+        own_task = not Path(group[0].name).is_file()
         reference = _reference(group[0], data, key, layout, task, own_task, samples, steps, cache)
-        results += _certify_group(names, group, reference, out)
+        results += _certify_group(group, reference, out)
     if json:
         emit_json({"certificates": results})
 
 
-def _groups(loaded: Sequence[tuple[str, "Weights"]]) -> list[tuple[list[str], list["Weights"]]]:
-    """Weights of one model, grid and task together: their seeds are certified in one batch."""
-    groups: dict[Any, tuple[list[str], list[Weights]]] = {}
-    for name, one in loaded:
+class _Named(NamedTuple):
+    """A step, what the user called it, and where it comes from."""
+
+    name: str
+    step: Any
+    provenance: dict[str, Any]
+
+
+def _groups(loaded: Sequence[_Named]) -> list[list[_Named]]:
+    """Steps of one model, grid and task together: their seeds are certified in one batch."""
+    groups: dict[Any, list[_Named]] = {}
+    for one in loaded:
         task = one.provenance.get("job", {}).get("task", {}).get("name")
-        names, members = groups.setdefault((str(one.config.to_json()), one.grid, task), ([], []))
-        names.append(name)
-        members.append(one)
+        groups.setdefault((str(one.step.config.to_json()), one.step.grid, task), []).append(one)
     return list(groups.values())
 
 
 def _reference(
-    weights: "Weights", data, key, layout, task, own_task: bool, samples: int, steps: int | None, cache: Path
+    one: _Named, data, key, layout, task, own_task: bool, samples: int, steps: int | None, cache: Path
 ) -> "np.ndarray | None":
     """`(samples, times, channels, *points)` to compare with, or None."""
     import numpy as np
 
-    last = None if steps is None else steps + 1
+    grid, last = one.step.grid, None if steps is None else steps + 1
     if data is not None:
         from sgno.io.source import open_source
 
         source = open_source(data, key=key, layout=layout, prefer=("u", "test", "train"))
-        if len(source.shape[3:]) != weights.grid.num_spatial_dims or source.shape[2] != weights.grid.channels:
+        if len(source.shape[3:]) != grid.num_spatial_dims or source.shape[2] != grid.channels:
             raise InputError(
                 f"{source.name} has (channels, *points) = {source.shape[2:]}, but the model was trained on "
-                f"{weights.grid.shape}. Give data of the same channels and axes, or another --layout."
+                f"{grid.shape}. Give data of the same channels and axes, or another --layout."
             )
         if source.shape[1] < 2:
             raise InputError(f"{source.name} has one time only. A step needs two.")
         return source.read(slice(samples), slice(last))
-    recorded = weights.provenance.get("job", {}).get("task")
+    recorded = one.provenance.get("job", {}).get("task")
     if task is None and not (own_task and recorded):
         return None
     from sgno.lab.data.load import load_data, task_from_json
@@ -118,27 +123,27 @@ def _reference(
         # A user's files may have moved since; what holds for every input needs none.
         console.print(f"No data to compare with: {error}", markup=False, soft_wrap=True)
         return None
-    if test.shape[2] != weights.grid.channels or test.ndim - 3 != weights.grid.num_spatial_dims:
+    if test.shape[2] != grid.channels or test.ndim - 3 != grid.num_spatial_dims:
         raise InputError(
             f"{chosen.name} has states of shape {test.shape[2:]}, but the model was trained on "
-            f"{weights.grid.shape}. Choose a --task of the same channels and axes."
+            f"{grid.shape}. Choose a --task of the same channels and axes."
         )
     return np.asarray(test[:samples, :last])
 
 
 def _certify_group(
-    names: list[str], group: list["Weights"], reference: "np.ndarray | None", out: Path | None
+    group: list[_Named], reference: "np.ndarray | None", out: Path | None
 ) -> list[dict[str, Any]]:
     from sgno.solve.certificates import certify as certify_steps
     from sgno.solve.certificates import gather_evidence
     from sgno.solve.certificates.words import found, guaranteed
 
-    points = group[0].grid.points if reference is None else reference.shape[3:]
-    trained = [weights.step for weights in group]
+    points = group[0].step.grid.points if reference is None else reference.shape[3:]
+    trained = [one.step for one in group]
     certificates = certify_steps(trained, points)
     evidence = [None] * len(group) if reference is None else gather_evidence(trained, certificates, reference)
     results = []
-    for name, certificate, seen in zip(names, certificates, evidence, strict=True):
+    for (name, *_), certificate, seen in zip(group, certificates, evidence, strict=True):
         words = guaranteed(certificate) + (found(certificate, seen) if seen else [])
         _print_constants(name, certificate)
         content: dict[str, Any] = {"weights": name, **certificate.to_json(), "words": words}

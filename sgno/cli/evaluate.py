@@ -49,17 +49,16 @@ def evaluate(
     from sgno.cli.progress import bar
     from sgno.devices import use_every_core
     from sgno.io.source import open_source
-    from sgno.lab.zoo import find
+    from sgno.lab.zoo import load
     from sgno.solve.blocks import evaluate_blocks
-    from sgno.weights import load_weights
 
     use_every_core(samples)
-    loaded = load_weights(find(weights))
+    step = load(weights)
     source = open_source(data, key=key, layout=layout, prefer=("test", "u"))
-    shape = _chosen_shape(source, loaded.grid, samples, steps)
+    shape = _chosen_shape(source, step.grid, samples, steps)
     with bar("evaluate", shape[0]) as advance:
         scored = evaluate_blocks(
-            loaded.step, lambda chosen: source.read(chosen, slice(0, shape[1])), shape, on_progress=advance
+            step, lambda chosen: source.read(chosen, slice(0, shape[1])), shape, on_progress=advance
         )
     summary = {"weights": weights, "data": str(data), "shape": list(shape), **_summary(scored, tau)}
     _write(out, summary, scored, tau, force)

@@ -33,30 +33,30 @@ def explain(
     """
     import numpy as np
 
-    from sgno.lab.zoo import find
+    from sgno.lab.zoo import find, load
     from sgno.nn.normalised import Normalised
     from sgno.sgno_x import SGNOX
     from sgno.solve.explain import explain as read
-    from sgno.weights import load_weights
+    from sgno.weights import read_provenance
 
-    loaded = load_weights(find(weights))
-    step, scale = loaded.step, 1.0
+    step = load(weights)
+    scale = 1.0
     if isinstance(step, Normalised):
         # The terms are those of states in units of the scale; SGNO-X is fitted without a shift.
         step, scale = (
             step.step,
-            np.asarray(step.scale, np.float32).reshape(-1, *(1,) * len(loaded.grid.points)),
+            np.asarray(step.scale, np.float32).reshape(-1, *(1,) * len(step.grid.points)),
         )
     if not isinstance(step, SGNOX):
         raise InputError(
-            f"{weights} is a {loaded.config.kind} model, and only SGNO-X is made of terms that can be read. "
+            f"{weights} is a {step.config.kind} model, and only SGNO-X is made of terms that can be read. "
             "Give the weights of a model of kind sgno-x, for example ks1d/sgno-x."
         )
-    task = _task(loaded.provenance)
-    found = read(step, _states(task, data, layout, cache, loaded.grid, weights) / scale)
+    task = _task(read_provenance(find(weights)))
+    found = read(step, _states(task, data, layout, cache, step.grid, weights) / scale)
     content = found.to_json()
     if task is not None and data is None:
-        _add_truth(content["curves"], task, loaded.grid)
+        _add_truth(content["curves"], task, step.grid)
     (console if json else answers).print(found.text, soft_wrap=True, markup=False)
     if out is not None:
         content["files"] = _write(content, out, f"What {weights} learned")

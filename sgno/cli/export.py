@@ -41,10 +41,10 @@ def export(
     torch: a folder with step.py, settings.json and weights.npz, which needs torch and numpy only:
     from step import load; u_next = load()(u).
     """
-    from sgno.lab.zoo import find
-    from sgno.weights import load_weights
+    from sgno.lab.zoo import find, load
+    from sgno.weights import read_provenance
 
-    loaded = load_weights(find(weights))
+    step = load(weights)
     if out.exists():
         if not force:
             raise InputError(f"{out} exists already. Choose another name, or add --force to replace it.")
@@ -52,19 +52,19 @@ def export(
     if to is Target.stablehlo:
         from sgno.export import export_stablehlo
 
-        export_stablehlo(out, loaded.step, loaded.grid)
-        difference = _stablehlo_difference(out, loaded) if check else None
+        export_stablehlo(out, step, step.grid)
+        difference = _stablehlo_difference(out, step) if check else None
     else:
         from sgno.export import export_torch
 
-        export_torch(out, loaded.step, loaded.grid, {"weights": weights, **loaded.provenance})
-        difference = _torch_difference(out, loaded) if check else None
+        export_torch(out, step, step.grid, {"weights": weights, **read_provenance(find(weights))})
+        difference = _torch_difference(out, step) if check else None
     summary = {
         "weights": weights,
         "to": to.value,
         "out": str(out),
         "bytes": sum(f.stat().st_size for f in ([out] if out.is_file() else out.iterdir()) if f.is_file()),
-        "state": list(loaded.grid.shape),
+        "state": list(step.grid.shape),
         "largest_difference": difference,
     }
     console.print(f"Wrote {out} ({summary['bytes'] / 1000:,.0f} kB).", markup=False, soft_wrap=True)
@@ -96,25 +96,25 @@ def _states(grid) -> Any:
     return (u / np.abs(u).max()).astype(np.float32)
 
 
-def _difference(found, loaded, u) -> float:
+def _difference(found, step, u) -> float:
     import equinox as eqx
     import numpy as np
 
     from sgno.step import batch, prepare
 
-    expected = np.asarray(eqx.filter_jit(lambda step, u: batch(prepare(step), u))(loaded.step, u))
+    expected = np.asarray(eqx.filter_jit(lambda step, u: batch(prepare(step), u))(step, u))
     return float(np.abs(np.asarray(found) - expected).max() / max(np.abs(expected).max(), 1e-30))
 
 
-def _stablehlo_difference(out: Path, loaded) -> float:
+def _stablehlo_difference(out: Path, step) -> float:
     import jax.export
 
-    u = _states(loaded.grid)
+    u = _states(step.grid)
     found = jax.export.deserialize(bytearray(out.read_bytes())).call(u)
-    return _difference(found, loaded, u)
+    return _difference(found, step, u)
 
 
-def _torch_difference(out: Path, loaded) -> float | None:
+def _torch_difference(out: Path, step) -> float | None:
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
@@ -123,10 +123,10 @@ def _torch_difference(out: Path, loaded) -> float | None:
 
     from sgno.export.torch_step import load
 
-    u = _states(loaded.grid)
+    u = _states(step.grid)
     with torch.no_grad():
         found = load(out)(torch.from_numpy(u)).numpy()
-    return _difference(found, loaded, u)
+    return _difference(found, step, u)
 
 
 def _say(difference: float | None, check: bool) -> None:

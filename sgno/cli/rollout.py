@@ -78,18 +78,17 @@ def rollout(
     from sgno.cli.watch import faults, reference
     from sgno.devices import use_every_core
     from sgno.io.initial import initial_states
-    from sgno.lab.zoo import find
+    from sgno.lab.zoo import load
     from sgno.solve.march import march
     from sgno.solve.writer import writer
-    from sgno.weights import load_weights
 
     use_every_core(samples)
-    loaded = load_weights(find(weights))
-    u0 = initial_states(initial, loaded.grid, key=key, layout=layout, samples=samples)
-    if u0.shape[2:] != loaded.grid.points:
+    step = load(weights)
+    u0 = initial_states(initial, step.grid, key=key, layout=layout, samples=samples)
+    if u0.shape[2:] != step.grid.points:
         console.print(
             f"Note: the states have {_sizes(u0.shape[2:])} points, the model was trained on "
-            f"{_sizes(loaded.grid.points)}.",
+            f"{_sizes(step.grid.points)}.",
             markup=False,
         )
     known = None if watch is None else reference(watch, watch_key, layout, cache)
@@ -98,9 +97,7 @@ def rollout(
     progress = {"step": 0}
     try:
         with writer(out, _specs(u0, steps, every, statistics, out, known is not None), replace=force) as sink:
-            pieces = march(
-                loaded.step, u0, steps, every=every, states=not statistics, watch=known, stop_on=wanted
-            )
+            pieces = march(step, u0, steps, every=every, states=not statistics, watch=known, stop_on=wanted)
             reached = _write(pieces, u0, steps, every, sink, progress)
     except KeyboardInterrupt:
         text = f"Interrupted after step {progress['step']:,}; {out} was not written."

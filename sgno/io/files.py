@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and a container for arrays that cannot run code.
+"""Files that appear whole or not at all, and named arrays with settings in a safetensors file.
 
 Everything is written beside its final place and renamed last, so a killed process or a full
 disk leaves either the old content or the new, never a part of it. What is being written is locked,
@@ -18,19 +18,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import safetensors
+import safetensors.numpy
 
 from sgno.errors import InputError, StorageError, storage_error
+from sgno.io import legacy
 from sgno.io.locks import held, is_current, lock
 
 FORMAT = "sgno-arrays"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+SUFFIX = ".safetensors"
 _PART = ".part"
 _SEAL = "checksum"
-# A header is settings and array names; anything larger is not ours.
-_MAX_HEADER_BYTES = 16 * 1024 * 1024
-_FIELDS = {"format", "version", "meta", "arrays", "crc32"}
 _RESTORE = "Restore it from a copy, or delete the run it belongs to and run again."
-_DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint32", "int8", "int16", "uint8", "bool")
+_DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64"),
+)
 
 
 def content_id(content: Any, length: int = 16) -> str:
@@ -204,105 +208,72 @@ def checksum(array: np.ndarray) -> int:
 
 
 class Arrays(NamedTuple):
-    """What a container holds: free-form settings and named arrays."""
+    """What a file holds: free-form settings and named arrays."""
 
     meta: dict[str, Any]
     arrays: dict[str, np.ndarray]
 
 
 def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write one file: a JSON line, then the raw arrays. Never pickle."""
-    entries, offset = [], 0
-    little = {
-        name: np.asarray(a, np.asarray(a).dtype.newbyteorder("<"), order="C") for name, a in arrays.items()
-    }
-    for name, array in little.items():
+    """Write a safetensors file, whole or not at all.
+
+    Its metadata holds each entry of `meta` as JSON, the version of the format, and a SHA-256 of everything.
+    """
+    arrays = {name: np.ascontiguousarray(a).reshape(np.shape(a)) for name, a in arrays.items()}
+    for name, array in arrays.items():
         if array.dtype.name not in _DTYPES:
             raise InputError(
                 f"Array '{name}' has dtype {array.dtype}, but only {', '.join(_DTYPES)} are stored."
             )
-        entries.append(
-            {
-                "name": name,
-                "dtype": array.dtype.name,
-                "shape": list(array.shape),
-                "offset": offset,
-                "crc32": checksum(array),
-            }
-        )
-        offset += array.nbytes
-    header = {"format": FORMAT, "version": FORMAT_VERSION, "meta": dict(meta), "arrays": entries}
-    header["crc32"] = _header_checksum(header)
-    line = json.dumps(header, allow_nan=False).encode() + b"\n"
-    write_bytes(path, [line, *(array.tobytes() for array in little.values())])
+    metadata = {name: json.dumps(value, allow_nan=False) for name, value in meta.items()}
+    metadata |= {"format": FORMAT, "version": str(FORMAT_VERSION)}
+    metadata["checksum"] = _digest(metadata, arrays)
+    write_bytes(path, [safetensors.numpy.save(arrays, metadata)])
 
 
 def load_arrays(path: Path) -> Arrays:
-    """Read a file of `save_arrays`, checking every length and checksum before believing it."""
+    """Read a file of `save_arrays`, of this version or of 0.1, and check it against its checksum.
+
+    **Raises:** `InputError` if there is no such file, or if it is damaged or not one of ours.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"There is no file {path}.")
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        line = file.readline(_MAX_HEADER_BYTES)
-        header = _parse_header(path, line)
-        body = size - len(line)
-        arrays = {}
-        for entry in header["arrays"]:
-            name, dtype, shape, offset, crc = _parse_entry(path, entry)
-            count = 1
-            for n in shape:
-                count *= n
-            nbytes = count * dtype.itemsize
-            if offset + nbytes > body:
-                raise InputError(
-                    f"{path} is truncated: array '{name}' ends at byte {offset + nbytes} of {body}. "
-                    f"{_RESTORE}"
-                )
-            file.seek(len(line) + offset)
-            array = np.frombuffer(file.read(nbytes), dtype).reshape(shape)
-            if checksum(array) != crc:
-                raise InputError(
-                    f"{path} is damaged: the checksum of array '{name}' does not match. {_RESTORE}"
-                )
-            arrays[name] = array
-    return Arrays(header["meta"], arrays)
-
-
-def _parse_header(path: Path, line: bytes) -> dict[str, Any]:
+    if legacy.is_legacy(path):
+        return Arrays(*legacy.load_arrays(path))
     try:
-        header = json.loads(line)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, ValueError) as error:
-        raise InputError(f"{path} is not a file of sgno: its first line is not a JSON header.") from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise InputError(f"{path} is not a file of sgno: its header does not say '{FORMAT}'.")
-    if header.get("version") != FORMAT_VERSION:
+        with safetensors.safe_open(path, framework="np") as file:
+            metadata = dict(file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except safetensors.SafetensorError as error:
         raise InputError(
-            f"{path} has format version {header.get('version')!r}, but this sgno reads {FORMAT_VERSION}. "
-            "Use a matching version of sgno."
+            f"{path} is not a safetensors file, or it is damaged or truncated ({error}). {_RESTORE}"
+        ) from error
+    if metadata.pop("format", None) != FORMAT:
+        raise InputError(
+            f"{path} was not written by sgno: its metadata do not say '{FORMAT}'. Give a file of `sgno.save`."
         )
-    if not isinstance(header.get("arrays"), list) or not isinstance(header.get("meta"), dict):
-        raise InputError(f"{path} has a header without its list of arrays. Restore it from a copy.")
-    # Files from before headers had a checksum have every field but that one.
-    if not header.keys() <= _FIELDS or header.get("crc32", _header_checksum(header)) != _header_checksum(
-        header
-    ):
-        raise InputError(f"{path} is damaged: the checksum of its header does not match. {_RESTORE}")
-    return header
+    if (version := metadata.pop("version", None)) != str(FORMAT_VERSION):
+        raise InputError(
+            f"{path} has format version {version!r}, but this sgno reads {FORMAT_VERSION} and older. "
+            "Use a newer sgno."
+        )
+    said = metadata.pop("checksum", None)
+    if said != _digest({**metadata, "format": FORMAT, "version": str(FORMAT_VERSION)}, arrays):
+        raise InputError(f"{path} is damaged: its checksum does not match. {_RESTORE}")
+    return Arrays({name: json.loads(value) for name, value in metadata.items()}, arrays)
 
 
-def _header_checksum(header: Mapping[str, Any]) -> int:
-    # Dictionaries keep their order, so what was read is written as it was.
-    return zlib.crc32(json.dumps([header["meta"], header["arrays"]]).encode())
+def _digest(metadata: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> str:
+    """A SHA-256 of metadata and arrays, whatever their order in the file."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
-def _parse_entry(path: Path, entry: Any) -> tuple[str, np.dtype, tuple[int, ...], int, int]:
-    try:
-        name, dtype, shape = entry["name"], entry["dtype"], tuple(entry["shape"])
-        offset, crc = entry["offset"], entry["crc32"]
-    except (TypeError, KeyError) as error:
-        raise InputError(f"{path} has a malformed array entry. Restore it from a copy.") from error
-    whole = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in (*shape, offset))
-    if not isinstance(name, str) or dtype not in _DTYPES or not whole or len(shape) > 16:
-        raise InputError(f"{path} has a malformed array entry. Restore it from a copy.")
-    return name, np.dtype(dtype).newbyteorder("<"), shape, offset, crc
+def stored(path: Path) -> Path:
+    """`path`, or the `.sgno` file in its place that version 0.1 wrote."""
+    older = path.with_suffix(legacy.SUFFIX)
+    return older if older.is_file() and not path.is_file() else path

@@ -26,7 +26,7 @@ from sgno.step import Step
 from sgno.training.batches import num_windows
 from sgno.training.config import TrainConfig
 from sgno.training.loop import Progress
-from sgno.weights import load_weights
+from sgno.weights import load
 
 AskedNormalise = Literal["auto", "standard", "scale", "none"]
 _NORMALISE = ("auto", "standard", "scale", "none")
@@ -198,6 +198,6 @@ def _fitted(plan: FitPlan, seed: int, store: Store, kept: Path | None, on_progre
     record = run_job(
         job, store, data=trajectories, on_progress=on_progress, checkpoint_seconds=checkpoint_seconds
     )
-    weights = load_weights(store.weights(job.id))
+    step = load(store.weights(job.id))
     folder = None if kept is None else store.job(job.id)
-    return Fit(weights.step, weights.config, weights.grid, record, plan.warnings, folder)
+    return Fit(step, step.config, step.grid, record, plan.warnings, folder)

@@ -26,7 +26,7 @@ from sgno.solve.evaluate import evaluate
 from sgno.solve.scores import HORIZON
 from sgno.step import Step, batch, prepare
 from sgno.training.config import TrainConfig
-from sgno.weights import load_weights
+from sgno.weights import load
 
 MODEL = "sgno-x-start"
 
@@ -98,7 +98,7 @@ def _fitted(task: Task, S: int, store: Store, cache: Path | None) -> Step:
     config = dataclasses.replace(config, inner_steps=S)
     job = Job(task, f"{MODEL}-s{S}", config, TrainConfig.for_model(config))
     run_job(job, store, cache=cache)
-    return load_weights(store.weights(job.id)).step
+    return load(store.weights(job.id))
 
 
 def _runner(name: str, divisions: int, step: Step, u: jax.Array, steps: int) -> Runner:

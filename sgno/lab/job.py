@@ -29,10 +29,10 @@ from sgno.lab.data.own import OwnTask, start_part
 from sgno.lab.data.trajectories import Trajectories, solver_versions
 from sgno.lab.machine import machine, versions
 from sgno.lab.memory import forget_peak, peak_bytes
-from sgno.lab.store import Store
+from sgno.lab.store import CURVES, SAMPLE, WEIGHTS, Store
 from sgno.lab.tasks import Task
 from sgno.lab.tracking import METRICS, JsonLines, numbers_of
-from sgno.nn.normalised import Normalised, NormalisedConfig
+from sgno.nn.normalised import Normalised
 from sgno.registry import config_from_json
 from sgno.solve.evaluate import Evaluation, evaluate
 from sgno.solve.monitor import reference_statistics, summary
@@ -42,7 +42,7 @@ from sgno.step import Step
 from sgno.training.config import TrainConfig
 from sgno.training.loop import Progress, TrainResult, initial_state, train
 from sgno.training.state import load_checkpoint, save_checkpoint
-from sgno.weights import save_weights
+from sgno.weights import save
 
 CHECKPOINT_SECONDS = 30.0
 TAU = 0.2
@@ -160,9 +160,7 @@ def _run(
     trained_from = time.perf_counter()
     result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
-    config = result.step.config
     if units is not None:
-        config = NormalisedConfig(config, units.mean, units.scale)
         result = result._replace(step=Normalised(result.step, units.mean, units.scale))
     watch = reference_statistics(start_part(data.train))
     scored = evaluate(result.step, data.test, precision=job.train.precision, watch=watch)
@@ -191,7 +189,7 @@ def _run(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     record = seal(record)
-    _write(job, store, data, result, config, scored, record)
+    _write(job, store, data, result, scored, record)
     return record
 
 
@@ -277,7 +275,6 @@ def _write(
     store: Store,
     data: Trajectories,
     result: TrainResult,
-    config: ModelConfig,
     scored: Evaluation,
     record: dict[str, Any],
 ) -> None:
@@ -296,10 +293,10 @@ def _write(
         }
     provenance = {key: record[key] for key in ("id", "job", "data", "gmean100", "versions", "finished")}
     with new_folder(store.job(job.id)) as folder:
-        save_arrays(folder / "curves.sgno", {"id": job.id}, curves)
+        save_arrays(folder / CURVES, {"id": job.id}, curves)
         states = sample_rollout(result.step, data.test[0], job.train.precision)
-        save_arrays(folder / "sample.sgno", {"id": job.id}, {"states": states})
-        save_weights(folder / "weights.sgno", result.step, config, data.grid, provenance)
+        save_arrays(folder / SAMPLE, {"id": job.id}, {"states": states})
+        save(folder / WEIGHTS, result.step, provenance)
         write_bytes(folder / METRICS, [store.metrics(job.id).read_bytes()])
         write_json(folder / "record.json", record)
     store.checkpoint(job.id).unlink(missing_ok=True)

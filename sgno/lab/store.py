@@ -1,18 +1,19 @@
 """Finished jobs on disk. No jax here: reports read it too.
 
-    ROOT/jobs/ID/record.json    settings, versions, machine, date, scores
-    ROOT/jobs/ID/curves.sgno    errors per step, spectra, losses
-    ROOT/jobs/ID/sample.sgno    one predicted test trajectory, for pictures
-    ROOT/jobs/ID/weights.sgno   the trained step
-    ROOT/jobs/ID/metrics.jsonl  loss and speed while it was trained
-    ROOT/truth/DATA.sgno        the same test trajectory of the reference
-    ROOT/checkpoints/ID.sgno    a run that is under way, and its metrics so far (ID.jsonl)
-    ROOT/failed/ID.json         a job that ended in an error
-    ROOT/claims/ID              held by the process that works on the job
-    ROOT/timings/ID.json        what a setting costs on this machine, for estimates
-    ROOT/frontier.json          SGNO-X against the solver, if it was measured
+    ROOT/jobs/ID/record.json           settings, versions, machine, date, scores
+    ROOT/jobs/ID/curves.safetensors    errors per step, spectra, losses
+    ROOT/jobs/ID/sample.safetensors    one predicted test trajectory, for pictures
+    ROOT/jobs/ID/weights.safetensors   the trained step
+    ROOT/jobs/ID/metrics.jsonl         loss and speed while it was trained
+    ROOT/truth/DATA.safetensors        the same test trajectory of the reference
+    ROOT/checkpoints/ID.safetensors    a run that is under way, and its metrics so far (ID.jsonl)
+    ROOT/failed/ID.json                a job that ended in an error
+    ROOT/claims/ID                     held by the process that works on the job
+    ROOT/timings/ID.json               what a setting costs on this machine, for estimates
+    ROOT/frontier.json                 SGNO-X against the solver, if it was measured
 
-A job's folder appears whole: it is filled beside and renamed last.
+A job's folder appears whole: it is filled beside and renamed last. Version 0.1 wrote arrays as `.sgno` files,
+which are read where they are found.
 """
 
 import contextlib
@@ -21,8 +22,20 @@ from pathlib import Path
 from typing import Any
 
 from sgno.errors import InputError
-from sgno.io.files import Arrays, load_arrays, make_folder, read_json, read_sealed, sweep, write_json
+from sgno.io.files import (
+    SUFFIX,
+    Arrays,
+    load_arrays,
+    make_folder,
+    read_json,
+    read_sealed,
+    stored,
+    sweep,
+    write_json,
+)
 from sgno.io.locks import claim
+
+CURVES, SAMPLE, WEIGHTS = (name + SUFFIX for name in ("curves", "sample", "weights"))
 
 
 class Store:
@@ -42,17 +55,20 @@ class Store:
         return self.root / "jobs" / job_id
 
     def weights(self, job_id: str) -> Path:
-        return self.job(job_id) / "weights.sgno"
+        return stored(self.job(job_id) / WEIGHTS)
+
+    def sample(self, job_id: str) -> Path:
+        return stored(self.job(job_id) / SAMPLE)
 
     def checkpoint(self, job_id: str) -> Path:
-        return self.root / "checkpoints" / f"{job_id}.sgno"
+        return stored(self.root / "checkpoints" / f"{job_id}{SUFFIX}")
 
     def metrics(self, job_id: str) -> Path:
         """The metrics of a run that is under way."""
         return self.root / "checkpoints" / f"{job_id}.jsonl"
 
     def truth(self, data_id: str) -> Path:
-        return self.root / "truth" / f"{data_id}.sgno"
+        return stored(self.root / "truth" / f"{data_id}{SUFFIX}")
 
     def timing(self, timing_id: str) -> Path:
         return self.root / "timings" / f"{timing_id}.json"
@@ -84,7 +100,7 @@ class Store:
         return read_sealed(self.job(job_id) / "record.json")
 
     def curves(self, job_id: str) -> Arrays:
-        return load_arrays(self.job(job_id) / "curves.sgno")
+        return load_arrays(stored(self.job(job_id) / CURVES))
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The records of all finished jobs, in a stable order."""

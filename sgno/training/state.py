@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from sgno.errors import InputError
 from sgno.io.files import load_arrays, save_arrays
-from sgno.leaves import flatten, unflatten
+from sgno.weights import flatten, unflatten
 
 
 class TrainState(eqx.Module):

@@ -15,7 +15,6 @@ import sgno
 from sgno.export import export_torch
 from sgno.export.torch_step import load
 from sgno.grid import Grid
-from sgno.lab.zoo import find
 from sgno.nn.linear import LinearConfig
 from sgno.nn.normalised import NormalisedConfig
 from sgno.nn.sgno import SGNOConfig
@@ -58,8 +57,8 @@ def test_the_same_numbers(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["ks1d/sgno", "ks1d/sgno-x"])
 def test_shipped_steps_run_alone(name, tmp_path):
-    weights = sgno.load_weights(find(name))
-    export_torch(tmp_path / "out", weights.step, weights.grid)
+    step = sgno.load(name)
+    export_torch(tmp_path / "out", step, step.grid)
     x = np.linspace(0, 2 * np.pi, 160, endpoint=False)
     u = (np.sin(3 * x) + np.cos(5 * x + 1)).astype(np.float32)[None, None]
     np.save(tmp_path / "u.npy", u)
@@ -72,7 +71,7 @@ def test_shipped_steps_run_alone(name, tmp_path):
     )
     alone = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "out", env=alone, check=True, timeout=300)
-    expected = np.asarray(sgno.rollout(weights.step, jnp.asarray(u[0]), 20))
+    expected = np.asarray(sgno.rollout(step, jnp.asarray(u[0]), 20))
     found = np.load(tmp_path / "found.npy")
     assert np.abs(found[0] - expected[0]).max() <= 1e-5 * np.abs(expected[0]).max()
     # Twenty steps of a chaotic equation let the rounding errors grow a little.

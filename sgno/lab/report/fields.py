@@ -51,7 +51,7 @@ def load_truth(store: Store, run: Run) -> Frames:
 
 def load_prediction(store: Store, run: Run) -> Frames:
     """The same trajectory as predicted."""
-    return _frames(store.job(run.id) / "sample.sgno", run)
+    return _frames(store.sample(run.id), run)
 
 
 def _plain_name(name: str) -> str:

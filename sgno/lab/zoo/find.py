@@ -3,33 +3,34 @@
 import difflib
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from sgno.errors import InputError
+from sgno.lab.store import WEIGHTS
 from sgno.lab.zoo.shelf import names, verified
 
-if TYPE_CHECKING:
-    from sgno.step import Step
-
-WEIGHTS = "weights.sgno"
+_STEM = Path(WEIGHTS).stem
 
 
-def load(path_or_name: str | PathLike[str]) -> "Step":
+def load(path_or_name: str | PathLike[str], *, like: Any = None) -> Any:
     """A trained step, ready to call: `u_next = step(u)` with `u` of shape `(channels, *points)`.
 
     **Arguments:**
 
     - `path_or_name`: a weights file, the folder of a run, or a name of `sgno zoo` such as `ks1d/sgno-x`.
+    - `like`: a module of the same structure, for a step that has no config of a registered kind.
 
     **Returns:**
 
-    The step, an Equinox module. For many steps use `sgno.rollout`, or `prepare(step)` once and call that.
+    The step, an Equinox module, with its `config` and `grid` if its kind is registered. For many steps use
+    `sgno.rollout`, or `prepare(step)` once and call that.
 
-    **Raises:** `InputError` if there is no such file or name, or if the file is damaged.
+    **Raises:** `InputError` if there is no such file or name, if the file is damaged or of another model, or
+    if its weights are not finite.
     """
-    from sgno.weights import load_weights
+    from sgno import weights
 
-    return load_weights(find(path_or_name)).step
+    return weights.load(find(path_or_name), like=like)
 
 
 def find(path_or_name: str | PathLike[str]) -> Path:
@@ -46,17 +47,18 @@ def find(path_or_name: str | PathLike[str]) -> Path:
 
 def _in_folder(folder: Path) -> Path:
     """The weights of a run's folder, or of a results folder that holds one run."""
-    if (folder / WEIGHTS).is_file():
-        return folder / WEIGHTS
-    runs = sorted(folder.glob(f"jobs/[!.]*/{WEIGHTS}")) + sorted(folder.glob(f"[!.]*/{WEIGHTS}"))
-    if len(runs) == 1:
-        return runs[0]
-    if not runs:
-        raise InputError(
-            f"The folder {folder} holds no {WEIGHTS}. Give the folder of a finished run or a weights file."
-        )
-    shown = ", ".join(str(run.parent) for run in runs[:3])
-    raise InputError(f"The folder {folder} holds {len(runs)} runs. Give one of them, for example {shown}.")
+    for pattern in (f"{_STEM}.*", f"jobs/[!.]*/{_STEM}.*", f"[!.]*/{_STEM}.*"):
+        found = sorted(folder.glob(pattern))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            shown = ", ".join(str(file.parent) for file in found[:3])
+            raise InputError(
+                f"The folder {folder} holds {len(found)} runs. Give one of them, for example {shown}."
+            )
+    raise InputError(
+        f"The folder {folder} holds no {WEIGHTS}. Give the folder of a finished run or a weights file."
+    )
 
 
 def _nothing(asked: str) -> InputError:

@@ -1,4 +1,4 @@
-"""The shelf: one weights file and one card (JSON) for each task and model, `FILES/TASK/MODEL.{sgno,json}`."""
+"""The shelf: a weights file and a card for each task and model, `FILES/TASK/MODEL.{safetensors,json}`."""
 
 import dataclasses
 import hashlib
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sgno.errors import InputError, unknown_name
-from sgno.io.files import read_json
+from sgno.io.files import SUFFIX, read_json
 
 FILES = Path(__file__).parent / "files"
 
@@ -47,7 +47,7 @@ class Card:
 
 
 def weights_path(name: str) -> Path:
-    return FILES / f"{name}.sgno"
+    return FILES / f"{name}{SUFFIX}"
 
 
 def card_path(name: str) -> Path:
