@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sgno.count import count_parameters as count_parameters
+    from sgno.engine import rollout as rollout
+    from sgno.engine import stream as stream
     from sgno.grid import Grid as Grid
     from sgno.lab.apebench_register import register_apebench as register_apebench
     from sgno.lab.data import load_trajectories as load_trajectories
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from sgno.solve import Monitor as Monitor
     from sgno.solve import evaluate as evaluate
     from sgno.solve import reference_statistics as reference_statistics
-    from sgno.solve import rollout as rollout
     from sgno.training import TrainConfig as TrainConfig
     from sgno.training import train as train
     from sgno.weights import save as save
@@ -54,8 +55,9 @@ _HOME = {
     "load_trajectories": "sgno.lab.data",
     "reference_statistics": "sgno.solve",
     "register_apebench": "sgno.lab.apebench_register",
-    "rollout": "sgno.solve",
+    "rollout": "sgno.engine",
     "save": "sgno.weights",
+    "stream": "sgno.engine",
     "train": "sgno.training",
 }
 

@@ -18,6 +18,7 @@ ORDER = [
     "spectral",
     "step",
     "devices",
+    "engine",
     "config",
     "count",
     "nn",

@@ -4,11 +4,11 @@ import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sgno.engine import begin, run
 from sgno.errors import InputError
 from sgno.identify.fit import first_fit, install, linear_parts, refine
 from sgno.identify.screening import Pairs
@@ -19,7 +19,6 @@ from sgno.sgno_x.config import SGNOXConfig
 from sgno.sgno_x.step import SGNOX
 from sgno.sgno_x.symbols import to_modes
 from sgno.sgno_x.trapping import TrappingSet
-from sgno.step import batch, prepare
 
 # Stages and inner steps from cheap to dear; the first that is nearly as good as the best is taken.
 _SCHEMES = ((2, 1), (4, 1), (4, 2), (4, 4))
@@ -180,7 +179,9 @@ def _held_out(trajectories: np.ndarray) -> np.ndarray:
 def rollout_error(step: SGNOX, held: np.ndarray) -> float:
     """The geometric mean over time of the mean nRMSE over held-out trajectories; infinite if not finite."""
     truth = np.moveaxis(held, 0, 1)
-    rolled = np.asarray(_rollout(step, jnp.asarray(truth[0], jnp.float32), truth.shape[0] - 1))
+    count = truth.shape[0] - 1
+    u0 = jnp.asarray(truth[0], jnp.float32)
+    rolled = np.asarray(run(step, begin(u0), (), count, room=count, states=True)[2][0])
     axes = tuple(range(2, truth.ndim))
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.sqrt(((rolled - truth[1:]) ** 2).mean(axes))
@@ -188,17 +189,6 @@ def rollout_error(step: SGNOX, held: np.ndarray) -> float:
     if not np.isfinite(error).all():
         return np.inf
     return float(np.exp(np.log(np.maximum(error.mean(1), 1e-12)).mean()))
-
-
-@eqx.filter_jit
-def _rollout(step: SGNOX, u: Float[Array, "batch channels *points"], steps: int):
-    ready = prepare(step)
-
-    def advance(u, _):
-        u = batch(ready, u)
-        return u, u
-
-    return jax.lax.scan(advance, u, None, length=steps)[1]
 
 
 def _schemes(asked: SGNOXConfig, nonlinear: bool) -> list[tuple[int, int]]:
