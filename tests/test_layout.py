@@ -14,8 +14,8 @@ ROOT = Path(sgno.__file__).parent
 ORDER = [
     "errors",
     "grid",
-    "io",
     "spectral",
+    "io",
     "step",
     "devices",
     "engine",

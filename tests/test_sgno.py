@@ -17,7 +17,7 @@ from sgno.grid import Grid
 from sgno.nn.layer import prepare_layers
 from sgno.nn.sgno import SGNO, SGNOConfig
 from sgno.registry import get_model
-from sgno.spectral import mode_grid, phi1, radius
+from sgno.spectral import from_retained, phi1, radius, retained_modes
 from sgno.step import batch
 
 KEY = jax.random.PRNGKey(0)
@@ -134,7 +134,7 @@ def dense_step(step: SGNO, u: np.ndarray) -> np.ndarray:
     points, d = u.shape[1:], u.ndim - 1
     x = np.stack(np.meshgrid(*(np.linspace(0, 1, n) for n in points), indexing="ij"))
     v = np.tensordot(wide.lift.weight, np.concatenate([u, x]), 1) + wide.lift.bias.reshape(-1, *(1,) * d)
-    k = mode_grid(d, step.config.num_modes)
+    k = retained_modes(d, step.config.num_modes)
     grid = np.stack(np.meshgrid(*(np.arange(n) / n for n in points), indexing="ij"))
     wave = np.exp(2j * np.pi * np.tensordot(k, grid, axes=(0, 0)))
     rho, m_axes, x_axes = radius(d, step.config.num_modes), tuple(range(d)), tuple(range(-d, 0))
@@ -237,9 +237,7 @@ def test_ablations_remove_what_they_say():
     assert build(correction="none").mixer is None and build(correction="none").correction is None
     # Residual with A = 0 is the identity on retained modes plus the local path.
     silent = eqx.tree_at(lambda s: (s.mixer.real, s.mixer.imag), residual, replace_fn=jnp.zeros_like)
-    from sgno.spectral import from_modes
-
-    v = from_modes(jax.random.normal(KEY, (4, 2, 3, 2)), (12,))
+    v = from_retained(jax.random.normal(KEY, (4, 2, 3, 2)), (12,))
     np.testing.assert_allclose(prepare_layers([silent])[0](v, 4), silent.local(v) + v, atol=1e-5)
 
 

@@ -19,10 +19,11 @@ from sgno.identify.start import split
 from sgno.sgno_x import SGNOX, PreparedSGNOX, SGNOXConfig, TrappingSet, Weights
 from sgno.sgno_x.closure import Terms
 from sgno.sgno_x.generator import Generator, Growth
-from sgno.sgno_x.symbols import mode_shape, symbol, to_modes, to_points, wavenumbers
-from sgno.sgno_x.tableau import Tableau, phi3
+from sgno.sgno_x.symbols import symbol
+from sgno.sgno_x.tableau import Tableau
 from sgno.sgno_x.trapping import enter, project
 from sgno.solve.explain import explain
+from sgno.spectral import mode_shape, phi3, to_modes, to_points, wavenumbers
 from sgno.step import batch, prepare, trainable
 
 KEY = jax.random.key(0)
@@ -35,7 +36,7 @@ def smooth(
     """Random fields of the lowest modes, of root mean square one."""
     noise = jax.random.normal(key, (samples, channels, *points))
     keep = np.all(np.abs(wavenumbers(points)) <= modes, axis=0)
-    u = np.asarray(to_points(to_modes(noise, len(points)) * keep, points))
+    u = np.asarray(to_points(to_modes(noise, points) * keep, points))
     return u / np.sqrt((u**2).mean(axis=tuple(range(2, u.ndim)), keepdims=True))
 
 
@@ -286,7 +287,7 @@ def test_the_same_weights_run_on_finer_grids(burgers_start):
     step, _ = burgers_start
     coarse = 0.5 * smooth(jax.random.key(7), modes=3, samples=2)
     fine = np.asarray(
-        to_points(_padded(np.asarray(to_modes(jnp.asarray(coarse), 1)), 2 * N // 2 + 1), (2 * N,))
+        to_points(_padded(np.asarray(to_modes(jnp.asarray(coarse), (N,))), 2 * N // 2 + 1), (2 * N,))
     )
     after_coarse, after_fine = rollout(step, coarse, 5)[:, -1], rollout(step, fine, 5)[:, -1]
     np.testing.assert_allclose(after_fine[..., ::2], after_coarse, atol=5e-3)

@@ -15,7 +15,7 @@ from sgno.identify.selection import Selection
 from sgno.identify.smooth import basis, fit_symbols
 from sgno.identify.start import rollout_error
 from sgno.sgno_x.config import SGNOXConfig
-from sgno.sgno_x.symbols import wavenumbers
+from sgno.spectral import wavenumbers
 from sgno.step import batch
 
 POINTS = 32

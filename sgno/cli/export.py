@@ -87,12 +87,10 @@ def _states(grid) -> Any:
     """Two smooth states of size one, to compare on."""
     import numpy as np
 
-    rng = np.random.default_rng(0)
-    axes = tuple(range(2, 2 + grid.num_spatial_dims))
-    noise = np.fft.rfftn(rng.normal(size=(2, *grid.shape)), axes=axes)
-    sizes = [*(np.fft.fftfreq(n, 1 / n) for n in grid.points[:-1]), np.arange(grid.points[-1] // 2 + 1)]
-    k_squared = sum(k**2 for k in np.meshgrid(*sizes, indexing="ij"))
-    u = np.fft.irfftn(noise * np.exp(-k_squared / 20), s=grid.points, axes=axes)
+    from sgno.spectral import to_modes, to_points, wavenumber_norm
+
+    noise = to_modes(np.random.default_rng(0).normal(size=(2, *grid.shape)), grid.points)
+    u = to_points(noise * np.exp(-(wavenumber_norm(grid.points) ** 2) / 20), grid.points)
     return (u / np.abs(u).max()).astype(np.float32)
 
 

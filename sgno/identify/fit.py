@@ -15,7 +15,7 @@ from sgno.sgno_x.generator import Coupling, Generator, Growth
 from sgno.sgno_x.multiplier import Multiplier
 from sgno.sgno_x.prepared import Sensitivity
 from sgno.sgno_x.step import SGNOX
-from sgno.sgno_x.symbols import mode_shape, to_modes
+from sgno.spectral import mode_shape, phi1, phi2, to_modes
 from sgno.step import batch
 
 _MAX_ITERATIONS = 16
@@ -71,7 +71,7 @@ def first_fit(pairs: Pairs, grid: Grid, chosen: Selection) -> Fit:
     power = np.stack([gram.power()[i, :, i] for i in range(C)]).reshape(L.shape)
     may_grow = power > _EXCITED * power.max(axis=tuple(range(1, power.ndim)), keepdims=True)
     L = without_growth(L, may_grow)
-    phi = _phi1(L)
+    phi = phi1(L)
     K = c[:, :C] / phi[:, None]
     for i in range(C):
         K[i, i] = 0
@@ -228,8 +228,8 @@ def _between(old: Fit, new: Fit, share: float) -> Fit:
 
 def _coefficient_ratios(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Factors that keep `phi_1 P` and `T phi_2 / phi_1` when the rate changes."""
-    ratio = _phi1(old) / _phi1(new)
-    return ratio, (_phi2(old) / _phi2(new)) / ratio
+    ratio = phi1(old) / phi1(new)
+    return ratio, (phi2(old) / phi2(new)) / ratio
 
 
 def without_growth(L: np.ndarray, may_grow: np.ndarray) -> np.ndarray:
@@ -237,24 +237,12 @@ def without_growth(L: np.ndarray, may_grow: np.ndarray) -> np.ndarray:
     return np.where((growth > _NEUTRAL) & may_grow, L, np.minimum(growth, 0) + 1j * turn)
 
 
-def _phi1(z: np.ndarray) -> np.ndarray:
-    small = np.abs(z) < 1e-3
-    safe = np.where(small, 1.0, z)
-    return np.where(small, 1 + z / 2 + z * z / 6, np.expm1(safe) / safe)
-
-
-def _phi2(z: np.ndarray) -> np.ndarray:
-    small = np.abs(z) < 1e-3
-    safe = np.where(small, 1.0, z)
-    return np.where(small, 0.5 + z / 6 + z * z / 24, (np.expm1(safe) / safe - 1) / safe)
-
-
 @eqx.filter_jit
 def _sensitivity(trial: SGNOX, now, then) -> tuple[Sensitivity, jnp.ndarray]:
     """The step's responses and what it leaves unexplained."""
     ready = trial.on_grid(trial.grid.points)
     s = ready.sensitivity(ready.enter(now))
-    return s, to_modes(then, trial.grid.num_spatial_dims) - s.v
+    return s, to_modes(then, trial.grid.points) - s.v
 
 
 @eqx.filter_jit

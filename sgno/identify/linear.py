@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sgno.errors import InputError
 from sgno.identify.warm_start import warm_start
 from sgno.nn.linear import Linear
+from sgno.spectral import to_modes
 
 # States are read and transformed in blocks of this many bytes (as float64) while fitting, so that the
 # trajectories may be a memory map larger than the memory.
@@ -47,7 +48,7 @@ def _(
     G = np.zeros((C, C, *modes), dtype=np.complex128)
     H = np.zeros_like(G)
     for u in _blocks(trajectories):
-        u_hat = np.fft.rfftn(u, axes=tuple(range(2, u.ndim)))
+        u_hat = to_modes(u, step.grid.points)
         conj = u_hat[:-1].conj()
         G += np.einsum("tc...,td...->cd...", u_hat[:-1], conj)
         H += np.einsum("tc...,td...->cd...", u_hat[1:], conj)

@@ -8,7 +8,7 @@ import numpy as np
 from sgno.grid import Grid
 from sgno.identify.regression import ROUNDING, Gram
 from sgno.sgno_x.closure import Terms
-from sgno.sgno_x.symbols import multiplicity
+from sgno.spectral import multiplicity, to_modes, to_points
 
 _GRAM_BYTES = 64 * 2**20
 _MAX_MODES = 512
@@ -158,24 +158,18 @@ class Scale:
 
 def modes(u: np.ndarray) -> np.ndarray:
     """Amplitudes of `(batch, channels, *points)`, on the host."""
-    return np.fft.rfftn(u.astype(np.float32), axes=tuple(range(2, u.ndim)), norm="forward").astype(
-        np.complex64
-    )
+    return np.asarray(to_modes(u.astype(np.float32), u.shape[2:]))
 
 
 def host_products(v: np.ndarray, D: np.ndarray, terms: Terms, points: tuple[int, ...]) -> np.ndarray:
     """`products`, on the host: candidates come and go, and each would have to be compiled."""
-    axes = tuple(range(2, v.ndim))
-    fields = [
-        np.fft.irfftn(D[i] * v[:, c : c + 1], s=points, axes=axes, norm="forward").astype(np.float32)
-        for i, c in enumerate(terms.channels)
-    ]
+    fields = [to_points(D[i] * v[:, c : c + 1], points) for i, c in enumerate(terms.channels)]
     columns = []
     for term in terms.products:
         q = fields[term[0]]
         for factor in term[1:]:
             q = q * fields[factor]
-        columns.append(np.fft.rfftn(q, axes=axes, norm="forward").astype(np.complex64))
+        columns.append(to_modes(q, points))
     return np.concatenate(columns, axis=1)
 
 

@@ -19,7 +19,8 @@ from sgno.identify.fit import Fit, without_growth
 from sgno.identify.screening import Pairs
 from sgno.sgno_x.prepared import PreparedSGNOX, Weights
 from sgno.sgno_x.step import SGNOX
-from sgno.sgno_x.symbols import mode_shape, monomials, multiplicity, wavenumbers
+from sgno.sgno_x.symbols import monomials
+from sgno.spectral import mode_shape, multiplicity, wavenumbers
 from sgno.step import batch
 
 _ITERATIONS = 40

@@ -17,8 +17,8 @@ from sgno.identify.smooth import fit_symbols
 from sgno.identify.warm_start import warm_start
 from sgno.sgno_x.config import SGNOXConfig
 from sgno.sgno_x.step import SGNOX
-from sgno.sgno_x.symbols import to_modes
 from sgno.sgno_x.trapping import TrappingSet
+from sgno.spectral import to_modes
 
 # Stages and inner steps from cheap to dear; the first that is nearly as good as the best is taken.
 _SCHEMES = ((2, 1), (4, 1), (4, 2), (4, 4))
@@ -206,12 +206,11 @@ def _schemes(asked: SGNOXConfig, nonlinear: bool) -> list[tuple[int, int]]:
 def _trap(step: SGNOX, trajectories: np.ndarray) -> SGNOX:
     if step.trapping is None:
         return step
-    d = step.grid.num_spatial_dims
     envelope = 0.0
     flat = trajectories.reshape(-1, *trajectories.shape[2:])
     block = max(1, _BLOCK_POINTS // int(np.prod(flat.shape[1:])))
     for i in range(0, len(flat), block):
-        v = np.abs(np.asarray(to_modes(jnp.asarray(flat[i : i + block], jnp.float32), d)))
+        v = np.abs(to_modes(flat[i : i + block].astype(np.float32), step.grid.points))
         envelope = np.maximum(envelope, v.max(axis=0))
     trapping = TrappingSet(np.asarray(envelope), step.config.margin, step.grid.points)
     return eqx.tree_at(lambda s: s.trapping, step, trapping)

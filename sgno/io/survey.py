@@ -131,7 +131,11 @@ class _Relation:
         self._sums: list[np.ndarray] | None = None
 
     def add(self, now: np.ndarray, then: np.ndarray) -> None:
-        a, b = (np.fft.rfftn(u[self._thin].astype(np.float64), axes=_space(u)) for u in (now, then))
+        # Here, because the package starts JAX, which a file that is refused does not need.
+        from sgno.spectral import to_modes
+
+        thinned = (u[self._thin].astype(np.float64) for u in (now, then))
+        a, b = (np.asarray(to_modes(u, u.shape[1:])) for u in thinned)
         new = [a, b, np.abs(a) ** 2, np.abs(b) ** 2, a * b.conj()]
         self._sums = new if self._sums is None else [x + y for x, y in zip(self._sums, new, strict=True)]
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sgno.spectral import mode_shape, radius
+from sgno.spectral import radius, retained_shape
 
 # softplus^-1(1e-3): both radial profiles start almost flat.
 SOFTPLUS_INVERSE_MILLI = -6.907255
@@ -36,7 +36,7 @@ class Generator(eqx.Module):
         kind: GeneratorKind = "nonpositive",
         key: PRNGKeyArray,
     ):
-        self.theta = 0.1 * jax.random.normal(key, (width, *mode_shape(num_spatial_dims, num_modes)))
+        self.theta = 0.1 * jax.random.normal(key, (width, *retained_shape(num_spatial_dims, num_modes)))
         self.b = jnp.full((width,), SOFTPLUS_INVERSE_MILLI)
         self.s = jnp.full((width,), SOFTPLUS_INVERSE_MILLI)
         self.kind = kind

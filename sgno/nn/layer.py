@@ -12,7 +12,7 @@ from sgno.nn.correction import Correction
 from sgno.nn.generator import Budget, Generator, GeneratorKind
 from sgno.nn.mixer import Mixer, excesses
 from sgno.nn.pointwise import Affine, affine, gelu
-from sgno.spectral import from_modes, phi1, to_modes
+from sgno.spectral import from_retained, phi1, to_retained
 
 UpdateKind = Literal["etd", "residual"]
 CorrectionKind = Literal["mlp", "none"]
@@ -136,13 +136,13 @@ class PreparedLayer(eqx.Module):
         width = v.shape[0]
         pointwise = affine(self.weight, self.bias, v)
         local = pointwise[:width]
-        modes = to_modes(v, num_modes)
+        modes = to_retained(v, num_modes)
         if self.carry is not None:
             modes = self.carry[..., None, :, None] * modes
         if self.coupling is not None and self.second_weight is not None and self.second_bias is not None:
             field = affine(self.second_weight, self.second_bias, gelu(pointwise[width:]))
-            modes = modes + _couple(self.coupling, to_modes(field, num_modes))
-        return local + from_modes(modes, v.shape[2:])
+            modes = modes + _couple(self.coupling, to_retained(field, num_modes))
+        return local + from_retained(modes, v.shape[2:])
 
 
 def _couple(

@@ -11,26 +11,13 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
+from sgno.spectral import mode_shape, shared_index, to_modes, to_points
 from sgno.step import trainable
-
-
-def _shared_modes(fitted: int, given: int, *, last: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Where the modes that two grids share are stored on each of them, along one axis.
-
-    Grids of different size share |k| < min/2: the Nyquist mode of the smaller grid stands for two modes
-    (k and -k) of the larger one and has no counterpart there.
-    """
-    n = min(fitted, given)
-    k = np.arange(n // 2 + 1) if last else np.fft.fftfreq(n, 1 / n).round().astype(int)
-    if fitted != given:
-        k = k[2 * np.abs(k) < n]
-    return (k, k) if last else (k % fitted, k % given)
 
 
 class Linear(eqx.Module):
@@ -48,7 +35,7 @@ class Linear(eqx.Module):
 
     def __init__(self, config: "LinearConfig", grid: Grid, *, key: PRNGKeyArray | None = None):
         del key
-        C, modes = grid.channels, (*grid.points[:-1], grid.points[-1] // 2 + 1)
+        C, modes = grid.channels, mode_shape(grid.points)
         identity = jnp.eye(C).reshape(C, C, *(1,) * len(modes))
         self.M_real = jnp.broadcast_to(identity, (C, C, *modes))
         self.M_imag = jnp.zeros((C, C, *modes))
@@ -62,21 +49,14 @@ class Linear(eqx.Module):
                 f"This step was made for states of shape {self.grid.shape}, but got one of shape {u.shape}. "
                 "The points per axis may differ, the channels and the number of axes may not."
             )
-        axes = tuple(range(1, u.ndim))
-        u_hat = jnp.fft.rfftn(u, axes=axes)
+        u_hat = to_modes(jnp.asarray(u), points)
         M = self.M_real + 1j * self.M_imag
         if points == self.grid.points:
             v_hat = jnp.einsum("oi...,i...->o...", M, u_hat)
         else:
-            *leading, last = (
-                _shared_modes(fitted, given, last=axis == len(points) - 1)
-                for axis, (fitted, given) in enumerate(zip(self.grid.points, points, strict=True))
-            )
-            of_M, of_u = zip(*leading, last, strict=True)
-            in_M = (slice(None), slice(None), *np.ix_(*of_M))
-            in_u = (slice(None), *np.ix_(*of_u))
+            in_M, in_u = shared_index(self.grid.points, points)
             v_hat = jnp.zeros_like(u_hat).at[in_u].set(jnp.einsum("oi...,i...->o...", M[in_M], u_hat[in_u]))
-        return jnp.fft.irfftn(v_hat, s=points, axes=axes)
+        return to_points(v_hat, points)
 
 
 @trainable.register(Linear)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sgno.spectral import mode_shape, spectral_norm_bound
+from sgno.spectral import retained_shape, spectral_norm_bound
 
 # A sum of squares below this has a true value below 1, whatever the rounding of some thousand terms.
 _CLEARLY_BELOW_ONE = 0.999
@@ -21,7 +21,7 @@ class Mixer(eqx.Module):
 
     def __init__(self, num_spatial_dims: int, width: int, num_modes: int, *, key: PRNGKeyArray):
         """In 1D and 3D (U[0,1) + i U[0,1)) / C^2; in 2D complex normal of variance 1/C."""
-        shape = (width, width, *mode_shape(num_spatial_dims, num_modes))
+        shape = (width, width, *retained_shape(num_spatial_dims, num_modes))
         re_key, im_key = jax.random.split(key)
         if num_spatial_dims == 2:
             scale, draw = math.sqrt(0.5 / width), jax.random.normal

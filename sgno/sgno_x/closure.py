@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Complex
 
 from sgno.sgno_x.multiplier import Multiplier
-from sgno.sgno_x.symbols import below, mode_shape, symbol, to_modes, to_points
+from sgno.sgno_x.symbols import below, symbol
+from sgno.spectral import mode_shape, to_modes, to_points
 
 
 class Terms(eqx.Module):
@@ -82,4 +83,4 @@ def products(
     """
     fields = [to_points(D_a * v[:, c], points) for D_a, c in zip(D, terms.channels, strict=True)]
     multiplied = [reduce(mul, [fields[a] for a in term]) for term in terms.products]
-    return [to_modes(q, len(points)) for q in multiplied]
+    return [to_modes(q, points) for q in multiplied]

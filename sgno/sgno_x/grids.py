@@ -6,7 +6,8 @@ from jaxtyping import Array, Complex, Float
 
 from sgno.sgno_x.closure import Terms
 from sgno.sgno_x.prepared import Weights
-from sgno.sgno_x.symbols import below, mode_shape, monomials, shared_modes, symbol
+from sgno.sgno_x.symbols import below, monomials, symbol
+from sgno.spectral import mode_numbers, mode_shape, shared_index
 
 _RATE_ORDER = 4
 _CONTRIBUTION_ORDER = 2
@@ -56,18 +57,14 @@ def extend(
 
 def _shared(values: Array, of: tuple[int, ...], to: tuple[int, ...], fill: Array) -> Array:
     """`fill`, given on the modes of grid `to`, with the shared modes taken from `values` on grid `of`."""
-    source, target = zip(*shared_modes(of, to), strict=True)
+    source, target = shared_index(of, to)
     full = jnp.broadcast_to(fill, (*values.shape[: -len(of)], *mode_shape(to)))
-    return full.at[(..., *np.ix_(*target))].set(values[(..., *np.ix_(*source))])
+    return full.at[target].set(values[source])
 
 
 def _nearest(values: Array, of: tuple[int, ...], to: tuple[int, ...]) -> Array:
     """Each mode of grid `to` takes the value of the nearest mode of grid `of`."""
-    index = []
-    for axis, (n, m) in enumerate(zip(of, to, strict=True)):
-        last = axis == len(of) - 1
-        k = np.arange(m // 2 + 1) if last else np.fft.fftfreq(m, 1 / m).round().astype(int)
-        index.append(np.clip(k, -(n // 2) + 1, n // 2 - 1) % n)
+    index = [np.clip(k, -(n // 2) + 1, n // 2 - 1) % n for n, k in zip(of, mode_numbers(to), strict=True)]
     return values[(..., *np.ix_(*index))]
 
 

@@ -10,9 +10,9 @@ from jaxtyping import Array, Complex, Float, Inexact
 
 from sgno.grid import Grid
 from sgno.sgno_x.closure import Terms, products
-from sgno.sgno_x.symbols import to_modes, to_points
 from sgno.sgno_x.tableau import Features, State, Tableau
 from sgno.sgno_x.trapping import enter, project, sup_bound
+from sgno.spectral import to_modes, to_points
 from sgno.step import batch
 
 
@@ -72,7 +72,7 @@ class PreparedSGNOX(eqx.Module):
         """The amplitudes of a state, within the trapping set."""
         if self.weights.r is not None:
             u = enter(u, sup_bound(self.weights.r, self.grid.points))
-        return self.inside(to_modes(u, self.grid.num_spatial_dims))
+        return self.inside(to_modes(u, self.grid.points))
 
     def inside(self, v: Complex[Array, "batch channels *modes"]) -> Complex[Array, "batch channels *modes"]:
         return v if self.weights.r is None else project(v, self.weights.r)

@@ -16,8 +16,9 @@ from sgno.sgno_x.generator import Coupling, Generator, Growth, LatentCarry
 from sgno.sgno_x.grids import extend
 from sgno.sgno_x.multiplier import Multiplier
 from sgno.sgno_x.prepared import PreparedSGNOX, Weights
-from sgno.sgno_x.symbols import below, mode_shape, symbol, symbol_names
+from sgno.sgno_x.symbols import below, symbol, symbol_names
 from sgno.sgno_x.trapping import TrappingSet
+from sgno.spectral import mode_shape
 from sgno.step import batch, cached_states, prepare, states_at_once
 
 _LATENT_WIDTH = 4

@@ -1,30 +1,15 @@
 """Exponential Runge-Kutta steps of one, two and four stages, for any complex generator."""
 
-import math
 from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Complex, Inexact
+from jaxtyping import Array, Complex
 
-from sgno.spectral import phi1, phi2
-
-_TAYLOR_RADIUS = 1.5
-_TAYLOR_TERMS = 16
+from sgno.spectral import phi1, phi2, phi3
 
 Features = list[Complex[Array, "batch *modes"]]
 State = Complex[Array, "batch channels *modes"]
-
-
-def phi3(z: Inexact[Array, "*shape"]) -> Inexact[Array, "*shape"]:
-    """phi_3(z) = (e^z - 1 - z - z²/2) / z³, and 1/6 at z = 0."""
-    small = jnp.abs(z) < _TAYLOR_RADIUS
-    safe = jnp.where(small, 2 * jnp.ones_like(z), z)
-    inner = jnp.where(small, z, jnp.zeros_like(z))
-    taylor = jnp.zeros_like(z)
-    for n in reversed(range(_TAYLOR_TERMS)):
-        taylor = taylor * inner + 1 / math.factorial(n + 3)
-    return jnp.where(small, taylor, (phi2(safe) - 0.5) / safe)
 
 
 class Tableau(eqx.Module):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float, Int16
 
-from sgno.sgno_x.symbols import multiplicity
+from sgno.spectral import multiplicity
 
 # Radii are kept as quarters of powers of two, rounded up: 19 % at most above what was asked for.
 _PER_OCTAVE = 4

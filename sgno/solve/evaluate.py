@@ -10,9 +10,10 @@ from jaxtyping import Array
 
 from sgno.solve.advance import advance_batch
 from sgno.solve.errors import correlation, nrmse
-from sgno.solve.monitor import Reference, Signals, modes_of, observe
+from sgno.solve.monitor import Reference, Signals, observe
 from sgno.solve.scores import gmean, mean_over_trajectories, nonfinite_steps, stable_step
 from sgno.solve.spectra import SpectralErrors, energy_spectrum, spectral_errors
+from sgno.spectral import to_modes
 from sgno.step import Step, prepare
 
 # Reference states brought to the device at once, in numbers: 64 MB in float32.
@@ -74,7 +75,7 @@ def evaluate(
     chunk = int(np.clip(_CHUNK_NUMBERS // per_step, 1, num_steps))
     # One length for all pieces but the last, so that the scan compiles at most twice.
     u = jnp.asarray(reference[:, 0], precision)
-    start = None if watch is None else modes_of(u)
+    start = None if watch is None else to_modes(u, u.shape[2:])
     pieces = []
     for first in range(1, num_steps + 1, chunk):
         truth = np.moveaxis(reference[:, first : first + chunk], 1, 0)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgno.sgno_x import SGNOX
-from sgno.sgno_x.symbols import in_words, to_points, wavenumbers
+from sgno.sgno_x.symbols import in_words
+from sgno.spectral import to_points, wavenumbers
 
 _STRONGEST_MODES = 6
 # Part of the variance of an output below which a curve or a term is not worth a sentence.

@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sgno.errors import InputError, unknown_name
 from sgno.solve.advance import advance_batch
-from sgno.solve.monitor import FAULTS, Reference, Signals, modes_of, observe
+from sgno.solve.monitor import FAULTS, Reference, Signals, observe
+from sgno.spectral import to_modes
 from sgno.step import Step, batch, prepare
 
 # The most numbers of kept states held at once: 64 MB in float32.
@@ -135,7 +136,7 @@ def _watch(reference: Reference, u: Array, stop_on: tuple[str, ...]) -> _Watch:
     for fault in stop_on:
         if fault not in FAULTS:
             raise unknown_name("fault", fault, FAULTS)
-    if (modes := modes_of(u)).shape[1:] != reference.multiplier.shape:
+    if (modes := to_modes(u, u.shape[2:])).shape[1:] != reference.multiplier.shape:
         raise InputError(
             f"The states have the shape {u.shape[1:]}, but the data to watch them by have "
             f"{(reference.multiplier.shape[0], *reference.points)}. Give data of the same channels and grid."

@@ -22,7 +22,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from sgno.solve.rollout import stream
-from sgno.solve.spectra import bands, frequency_radius
+from sgno.solve.spectra import bands
+from sgno.spectral import multiplicity, to_modes, wavenumber_norm
 from sgno.step import Step
 
 FAULTS = ("amplitude", "blocking", "phase")
@@ -83,26 +84,12 @@ class Signals(NamedTuple):
     phase: Bool[Array, " batch"]
 
 
-def modes_of(u: Float[Array, "batch channels *points"]) -> Complex[Array, "batch channels *modes"]:
-    """Amplitudes: the real FFT divided by the number of points."""
-    return jnp.fft.rfftn(u, axes=tuple(range(2, u.ndim)), norm="forward")
-
-
-def _weight(points: tuple[int, ...]) -> np.ndarray:
-    """Modes of the full FFT that each stored mode stands for."""
-    last = np.full(points[-1] // 2 + 1, 2.0)
-    last[0] = 1.0
-    if points[-1] % 2 == 0:
-        last[-1] = 1.0
-    return np.broadcast_to(last, (*points[:-1], points[-1] // 2 + 1)).astype(np.float32)
-
-
 def _energies(v: Array, points: tuple[int, ...]) -> tuple[Array, Array]:
     """The energy in each band, `(batch, 3)`, and its log10 in each integer shell of |k|."""
-    density = jnp.sum(jnp.square(jnp.abs(v)), axis=1) * _weight(points)
+    density = jnp.sum(jnp.square(jnp.abs(v)), axis=1) * multiplicity(points).astype(np.float32)
     flat = density.reshape(len(v), -1)
     in_bands = flat @ jnp.asarray(np.stack(bands(points)).reshape(3, -1).T, flat.dtype)
-    shell = np.rint(frequency_radius(points)).astype(int).reshape(-1)
+    shell = np.rint(wavenumber_norm(points)).astype(int).reshape(-1)
     onto = jnp.asarray(shell[:, None] == np.arange(min(points) // 2 + 1), flat.dtype)
     total = jnp.sum(flat, axis=1, keepdims=True)
     # Relative to the whole and never below rounding, so that empty shells are alike everywhere.
@@ -116,7 +103,7 @@ def observe(
     u: Float[Array, "batch channels *points"],
 ) -> Signals:
     """The signals of states after `t` steps from states with the modes `start`."""
-    v, weight = modes_of(u), _weight(reference.points)
+    v, weight = to_modes(u, reference.points), multiplicity(reference.points).astype(np.float32)
     in_bands, shells = _energies(v, reference.points)
     total = jnp.sum(in_bands, axis=1)
     expected = start * _power(reference.multiplier, t)
@@ -169,8 +156,8 @@ def _power(multiplier: Array, t: Array | int) -> Array:
 def reference_statistics(trajectories: np.ndarray) -> Reference:
     """The reference of training trajectories `(samples, times, channels, *points)`, read sample by sample."""
     points = trajectories.shape[3:]
-    weight = _weight(points)
-    summarise = jax.jit(lambda u: (modes_of(u), *_energies(modes_of(u), points)))
+    weight = multiplicity(points).astype(np.float32)
+    summarise = jax.jit(lambda u: (to_modes(u, points), *_energies(to_modes(u, points), points)))
     cross = energy = 0.0
     levels, shares, shells = [], [], []
     for trajectory in trajectories:
@@ -241,7 +228,7 @@ class Monitor:
         if unknown := set(self.stop_on) - set(FAULTS):
             raise ValueError(f"stop_on has {sorted(unknown)}, but the faults are {FAULTS}.")
         self.reference = reference
-        self._start = modes_of(self._batch(u0))
+        self._start = to_modes(self._batch(u0), reference.points)
         self.step = 0
         self.first = {fault: np.full(len(self._start), -1) for fault in FAULTS}
         self.stopped = False

@@ -4,11 +4,14 @@ All are computed in the one-sided representation of the real FFT, without recons
 conjugate half, for every model alike.
 """
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Float
+
+from sgno.spectral import multiplicity, to_modes, wavenumber_norm
 
 EPSILON = 1e-12
 
@@ -23,22 +26,11 @@ class SpectralErrors(NamedTuple):
     phase: Float[Array, " batch"]
 
 
-def frequency_radius(points: tuple[int, ...]) -> np.ndarray:
-    """r(k) = |k|_2 on the grid of `rfftn`."""
-    axes = [np.fft.fftfreq(n, 1 / n) for n in points[:-1]] + [np.fft.rfftfreq(points[-1], 1 / points[-1])]
-    return np.sqrt(sum(k**2 for k in np.meshgrid(*axes, indexing="ij")))
-
-
 def bands(points: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Masks of the low, mid and high thirds of the frequency radius."""
-    r = frequency_radius(points)
+    r = wavenumber_norm(points)
     third = r.max() / 3
     return r <= third, (r > third) & (r <= 2 * third), r > 2 * third
-
-
-def coefficients(u: Float[Array, "batch channels *points"]) -> Complex[Array, "batch channels *modes"]:
-    """The one-sided real FFT over the grid axes."""
-    return jnp.fft.rfftn(u, axes=tuple(range(2, u.ndim)))
 
 
 def spectral_errors(
@@ -53,7 +45,9 @@ def spectral_errors(
     with p, q the coefficients of prediction and reference, sums over modes and channels, and
     tau = max(eps, 0.05 q75(|q|), 1e-3 max |q|) for each state.
     """
-    p, q = coefficients(prediction), coefficients(reference)
+    points = reference.shape[2:]
+    # Unnormalised coefficients, to which the paper's eps refers.
+    p, q = (math.prod(points) * to_modes(u, points) for u in (prediction, reference))
     p_energy, q_energy = jnp.square(jnp.abs(p)), jnp.square(jnp.abs(q))
     axes = tuple(range(1, p.ndim))
     energy = jnp.sum(jnp.abs(p_energy - q_energy), axes) / jnp.maximum(jnp.sum(q_energy, axes), EPSILON)
@@ -62,7 +56,7 @@ def spectral_errors(
         got, true = jnp.sum(p_energy * mask, axes), jnp.sum(q_energy * mask, axes)
         return jnp.abs(got - true) / jnp.maximum(true, EPSILON)
 
-    low, mid, high = (band_error(jnp.asarray(mask)) for mask in bands(reference.shape[2:]))
+    low, mid, high = (band_error(jnp.asarray(mask)) for mask in bands(points))
     amplitude = jnp.abs(q)
     flat = amplitude.reshape(len(q), -1)
     tau = jnp.maximum(0.05 * jnp.quantile(flat, 0.75, axis=1), 1e-3 * jnp.max(flat, axis=1))
@@ -76,12 +70,8 @@ def spectral_errors(
 def energy_spectrum(u: Float[Array, "batch channels *points"]) -> Float[Array, " radius"]:
     """Energy per integer shell of |k|, averaged over the batch; the same for a function on any grid."""
     points = u.shape[2:]
-    shell = np.rint(frequency_radius(points)).astype(int)
+    shell = np.rint(wavenumber_norm(points)).astype(int)
     kept = min(points) // 2 + 1
-    weight = np.full(shell.shape, 2.0)
-    weight[..., 0] = 1.0
-    if points[-1] % 2 == 0:
-        weight[..., -1] = 1.0
-    density = jnp.sum(jnp.square(jnp.abs(coefficients(u))) * weight, axis=1) / np.prod(points) ** 2
+    density = jnp.sum(jnp.square(jnp.abs(to_modes(u, points))) * multiplicity(points), axis=1)
     onto = jnp.asarray((shell.reshape(-1, 1) == np.arange(kept)).astype(np.float32), density.dtype)
     return jnp.mean(density.reshape(len(u), -1) @ onto, axis=0)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sgno.sgno_x.prepared import PreparedSGNOX
-from sgno.sgno_x.symbols import multiplicity
 from sgno.solve.certificates.bounds import largest, raised
+from sgno.spectral import multiplicity
 
 
 @dataclasses.dataclass(frozen=True)

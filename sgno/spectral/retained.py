@@ -1,12 +1,15 @@
-"""Truncated real Fourier transforms: the retained modes of a field, and back.
+"""The few lowest Fourier modes of a field, which SGNO retains, and the field that they make.
 
-A field is `(C, B, *N)`: channels, batch, grid. Its retained coefficients are one real array
-`(*K, 2, C, B)`, modes first and then real and imaginary parts, so that a complex matrix per
-mode is one real product per mode and no transpose is ever needed.
+A real field on a periodic grid is represented by `m` modes along its last axis, `0..m-1` (the rest follow
+from conjugate symmetry), and `2m` along every other axis, in the order `0..m-1, -m..-1`: `2^(d-1) m^d` modes
+in all.
 
-The retained modes are few, so that two small real matrix products along each axis beat the
-FFT at the sizes of the paper; the FFT takes over where many modes are kept.
-Coefficients are unnormalised (`sum_x u(x) exp(-i k x)`), as `numpy.fft.rfftn` gives them.
+A field is `(C, B, *N)`: channels, batch, grid. Its retained coefficients are one real array `(*K, 2, C, B)`,
+modes first and then real and imaginary parts, so that a complex matrix per mode is one real product per mode
+and no transpose is ever needed. They are unnormalised (`sum_x u(x) exp(-i k x)`).
+
+Retained modes are few, so that two small real matrix products along each axis beat the FFT at the sizes of
+the paper; the FFT takes over where many modes are kept.
 """
 
 import jax
@@ -14,14 +17,48 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sgno.spectral.modes import mode_numbers
-
 # From this many modes per axis on the FFT was faster.
 FFT_FROM_MODES = 96
 
 
-def to_modes(
-    v: Float[Array, "channels batch *points"], num_modes: int, *, method: str = "auto"
+def retained_shape(num_spatial_dims: int, num_modes: int) -> tuple[int, ...]:
+    """The shape of one channel's retained coefficients, `(2m, ..., 2m, m)`."""
+    return (2 * num_modes,) * (num_spatial_dims - 1) + (num_modes,)
+
+
+def _along(num_modes: int, *, last: bool) -> np.ndarray:
+    """The signed mode numbers along one axis, in storage order."""
+    if last:
+        return np.arange(num_modes)
+    return np.concatenate([np.arange(num_modes), np.arange(-num_modes, 0)])
+
+
+def retained_modes(num_spatial_dims: int, num_modes: int) -> np.ndarray:
+    """Signed mode numbers of every retained mode, `(d, *K)`."""
+    axes = [_along(num_modes, last=i == num_spatial_dims - 1) for i in range(num_spatial_dims)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"))
+
+
+def radius(num_spatial_dims: int, num_modes: int) -> np.ndarray:
+    """rho(k) = || (|k_i| / (m - 1))_i ||_2 / sqrt(d), on the retained modes.
+
+    The true |k_i| is used on negative frequencies, so that rho(k) = rho(-k).
+    """
+    scaled = np.abs(retained_modes(num_spatial_dims, num_modes)) / max(num_modes - 1, 1)
+    return np.linalg.norm(scaled, axis=0) / np.sqrt(num_spatial_dims)
+
+
+def check_enough_points(points: tuple[int, ...], num_modes: int) -> None:
+    """Raise unless the grid carries every retained mode without aliasing."""
+    if min(points) < 2 * num_modes:
+        raise ValueError(
+            f"modes={num_modes} needs at least {2 * num_modes} points per axis, but the grid has "
+            f"{'x'.join(map(str, points))}. Use fewer modes or a finer grid."
+        )
+
+
+def to_retained(
+    v: Float[Array, "channels batch *points"], num_modes: int
 ) -> Float[Array, "*modes 2 channels batch"]:
     """Retained Fourier coefficients of `v`.
 
@@ -29,32 +66,24 @@ def to_modes(
 
     - `v`: a real field, `(C, B, *N)` with at least `2 num_modes` points per axis.
     - `num_modes`: `m`, the number of modes kept on each half axis.
-    - `method`: `"matrix"`, `"fft"`, or `"auto"` to choose by size.
 
     **Returns:**
 
-    Real and imaginary parts, `(*K, 2, C, B)`, in the order of `sgno.spectral.modes`.
+    Real and imaginary parts, `(*K, 2, C, B)`.
     """
-    if _use_fft(num_modes, method):
-        return _to_modes_fft(v, num_modes)
-    return _to_modes_matrix(v, num_modes)
+    return (_to_modes_fft if num_modes >= FFT_FROM_MODES else _to_modes_matrix)(v, num_modes)
 
 
-def from_modes(
-    c: Float[Array, "*modes 2 channels batch"], points: tuple[int, ...], *, method: str = "auto"
+def from_retained(
+    c: Float[Array, "*modes 2 channels batch"], points: tuple[int, ...]
 ) -> Float[Array, "channels batch *points"]:
     """The real field whose retained coefficients are `c` and whose others are zero.
 
     As with `numpy.fft.irfftn`, coefficients at mode 0 of the last axis count once, all
     others twice, and only the real part is kept.
     """
-    if _use_fft(c.shape[len(points) - 1], method):
-        return _from_modes_fft(c, points)
-    return _from_modes_matrix(c, points)
-
-
-def _use_fft(num_modes: int, method: str) -> bool:
-    return method == "fft" or (method == "auto" and num_modes >= FFT_FROM_MODES)
+    many = c.shape[len(points) - 1] >= FFT_FROM_MODES
+    return (_from_modes_fft if many else _from_modes_matrix)(c, points)
 
 
 def _waves(num_points: int, num_modes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -125,7 +154,7 @@ def _parts(c: Array, axis: int) -> tuple[Array, Array]:
 def _retained(points: tuple[int, ...], m: int) -> tuple[np.ndarray, ...]:
     """Positions of the retained modes inside the array of `rfftn`, as an open mesh."""
     last = len(points) - 1
-    return np.ix_(*(mode_numbers(m, last=i == last) % n for i, n in enumerate(points)))
+    return np.ix_(*(_along(m, last=i == last) % n for i, n in enumerate(points)))
 
 
 def _to_modes_fft(v: Array, m: int) -> Array:
