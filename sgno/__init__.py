@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sgno.nn.sgno import SGNO as SGNO
     from sgno.nn.sgno import SGNOConfig as SGNOConfig
     from sgno.registry import get_model as get_model
+    from sgno.registry import register_model as register_model
     from sgno.sgno_x.step import SGNOX as SGNOX
     from sgno.solve import Evaluation as Evaluation
     from sgno.solve import Monitor as Monitor
@@ -54,6 +55,7 @@ _HOME = {
     "load": "sgno.lab.zoo",
     "load_trajectories": "sgno.lab.data",
     "reference_statistics": "sgno.solve",
+    "register_model": "sgno.registry",
     "register_apebench": "sgno.lab.apebench_register",
     "rollout": "sgno.engine",
     "save": "sgno.weights",

@@ -1,174 +1,241 @@
-"""Every model by name, with one setting per spatial dimension."""
+"""Every model by name: what it is, what it is for, and its settings in each number of dimensions.
 
-import contextlib
+The table is plain data. The class of a kind is imported when it is first used, so that listing models takes
+no time and a model whose packages are not installed costs nothing.
+"""
+
 import dataclasses
-import types
+import importlib
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from sgno.config import ModelConfig
 from sgno.errors import InputError, unknown_name
-from sgno.io.plain import checked_fields
-from sgno.nn.apebench_adapter import ApebenchConfig
-from sgno.nn.cno import CNOConfig
-from sgno.nn.linear import LinearConfig
-from sgno.nn.normalised import NormalisedConfig
-from sgno.nn.sgno import SGNOConfig
-from sgno.sgno_x.config import SGNOXConfig
+from sgno.io.plain import decode, decode_fields
 
+if TYPE_CHECKING:
+    from sgno.config import ModelConfig
 
-class ModelEntry(NamedTuple):
-    """A named model: what it is, and its settings in 1D, 2D and 3D."""
-
-    summary: str
-    configs: Mapping[int, ModelConfig]
-
-
-_SGNO = {1: SGNOConfig(11, 26, 7), 2: SGNOConfig(5, 10, 9), 3: SGNOConfig(10, 6, 2)}
-
-
-def _sgno_with(**settings: Any) -> dict[int, ModelConfig]:
-    return {d: dataclasses.replace(config, **settings) for d, config in _SGNO.items()}
-
-
-def _sgno_x(**settings: Any) -> dict[int, ModelConfig]:
-    return dict.fromkeys((1, 2, 3), SGNOXConfig(**settings))
-
-
-def _apebench(*networks: str) -> dict[int, ModelConfig]:
-    return {d: ApebenchConfig(network) for d, network in enumerate(networks, start=1)}
-
-
-MODELS: dict[str, ModelEntry] = {
-    "sgno": ModelEntry("Spectral Generator Neural Operator, the paper's settings", _SGNO),
-    "sgno-matched": ModelEntry(
-        "SGNO with as many real numbers as the paper prints parameters",
-        {1: SGNOConfig(9, 26, 6), 2: SGNOConfig(5, 10, 5), 3: SGNOConfig(7, 6, 2)},
-    ),
-    "sgno-unconstrained": ModelEntry(
-        "ablation: the generator may have any sign", _sgno_with(generator="unconstrained")
-    ),
-    "sgno-residual": ModelEntry(
-        "ablation: plain residual update, no exponential, phi1, cap or budget", _sgno_with(update="residual")
-    ),
-    "sgno-nocorrection": ModelEntry(
-        "ablation: spectral carry and local path only", _sgno_with(correction="none")
-    ),
-    "conv": ModelEntry(
-        "APEBench's plain convolutional network",
-        _apebench("Conv;34;10;relu", "Conv;26;11;relu", "Conv;26;12;relu"),
-    ),
-    "res": ModelEntry("APEBench's ResNet", _apebench("Res;26;8;relu", "Res;26;5;relu", "Res;25;6;relu")),
-    "unet": ModelEntry("APEBench's U-Net", _apebench("UNet;12;2;relu", "UNet;10;2;relu", "UNet;11;2;relu")),
-    "dil": ModelEntry(
-        "APEBench's dilated ResNet", _apebench("Dil;2;32;2;relu", "Dil;2;26;2;relu", "Dil;2;27;2;relu")
-    ),
-    "fno": ModelEntry(
-        "APEBench's Fourier Neural Operator",
-        _apebench("FNO;12;18;4;gelu", "FNO;10;6;4;gelu", "FNO;5;7;4;gelu"),
-    ),
-    "cno": ModelEntry(
-        "Convolutional Neural Operator", {1: CNOConfig(10), 2: CNOConfig(8), 3: CNOConfig(9, latent=32)}
-    ),
-    "sgno-x": ModelEntry(
-        "SGNO-X: complex state-space generator and bilinear closure, bounded for ever",
-        _sgno_x(),
-    ),
-    "sgno-x-start": ModelEntry(
-        "SGNO-X by its best recipe: the least-squares start, deterministic, no updates",
-        _sgno_x(updates="none"),
-    ),
-    "sgno-x-real": ModelEntry("ablation: damping alone, no dispersion", _sgno_x(generator="real")),
-    "sgno-x-cold": ModelEntry("ablation: no warm start, everything drawn at random", _sgno_x(start="random")),
-    "sgno-x-onestage": ModelEntry("ablation: no second stage", _sgno_x(second_stage=False)),
-    "sgno-x-latent": ModelEntry(
-        "ablation: latent copies are carried, not the state", _sgno_x(carry="latent")
-    ),
-    "sgno-x-noclosure": ModelEntry("ablation: no products", _sgno_x(closure="none")),
-    "sgno-x-untrapped": ModelEntry("ablation: no trapping set", _sgno_x(trapping=False)),
-    "linear": ModelEntry(
-        "one complex multiplier per Fourier mode, by least squares", dict.fromkeys((1, 2, 3), LinearConfig())
-    ),
-}
-
-SGNO_X_ABLATIONS = tuple(
-    name
-    for name, entry in MODELS.items()
-    if name.startswith("sgno-x-") and entry.summary.startswith("ablation")
-)
+Role = Literal["model", "ablation", "recipe", "network", "baseline"]
+Settings = Mapping[str, Any]
+C = TypeVar("C", bound=type)
 
 # Widths, modes and blocks of a model that a file may ask for: building it takes time before memory.
 _LARGEST_SETTING = 4096
 
-_KINDS: dict[str, type[ModelConfig]] = {
-    NormalisedConfig.kind: NormalisedConfig,
-    **{config.kind: type(config) for entry in MODELS.values() for config in entry.configs.values()},
+
+@dataclasses.dataclass(frozen=True)
+class ModelEntry:
+    """A named model.
+
+    - `role`: `model` (of this package), `ablation` (a model with a part changed), `recipe` (a model trained
+        in another way), `network` (a network of others), `baseline` (no network).
+    - `family`: the name of the model that it is, or is a version of.
+    - `kind`: the kind of its config; `settings` are the fields of that config by number of dimensions.
+    """
+
+    name: str
+    summary: str
+    role: Role
+    family: str
+    kind: str
+    settings: Mapping[int, Settings]
+
+    def config(self, num_spatial_dims: int) -> "ModelConfig":
+        """**Raises:** `InputError` if there are no settings for this number of dimensions."""
+        if num_spatial_dims not in self.settings:
+            known = ", ".join(map(str, sorted(self.settings)))
+            raise InputError(
+                f"Model '{self.name}' has settings for {known} dimensions, not for {num_spatial_dims}."
+            )
+        return config_from_json({"kind": self.kind, **self.settings[num_spatial_dims]})
+
+
+# By name, or the class itself if a user registered it.
+_KINDS: dict[str, "str | type[ModelConfig]"] = {
+    "sgno": "sgno.nn.sgno:SGNOConfig",
+    "sgno-x": "sgno.sgno_x.config:SGNOXConfig",
+    "linear": "sgno.nn.linear:LinearConfig",
+    "cno": "sgno.nn.cno:CNOConfig",
+    "apebench": "sgno.nn.apebench_adapter:ApebenchConfig",
+    "normalised": "sgno.nn.normalised:NormalisedConfig",
 }
 
+_PAPER = ((11, 26, 7), (5, 10, 9), (10, 6, 2))
+_MATCHED = ((9, 26, 6), (5, 10, 5), (7, 6, 2))
 
-def get_model(name: str, num_spatial_dims: int) -> ModelConfig:
-    """The settings of a model in so many dimensions, or of an APEBench string such as `FNO;12;18;4;gelu`.
+
+def _always(**settings: Any) -> dict[int, Settings]:
+    return dict.fromkeys((1, 2, 3), settings)
+
+
+def _sgno(sizes: tuple[tuple[int, int, int], ...] = _PAPER, **changed: Any) -> dict[int, Settings]:
+    fields = ("width", "num_modes", "num_blocks")
+    return {d: {**dict(zip(fields, size, strict=True)), **changed} for d, size in enumerate(sizes, start=1)}
+
+
+def _apebench(*networks: str) -> dict[int, Settings]:
+    return {d: {"network": network} for d, network in enumerate(networks, start=1)}
+
+
+_CNO = {
+    1: {"channel_multiplier": 10},
+    2: {"channel_multiplier": 8},
+    3: {"channel_multiplier": 9, "latent": 32},
+}
+
+# fmt: off
+_ENTRIES = (
+    ModelEntry("sgno", "Spectral Generator Neural Operator, the paper's settings",
+               "model", "sgno", "sgno", _sgno()),
+    ModelEntry("sgno-matched", "SGNO with as many real numbers as the paper prints parameters",
+               "model", "sgno", "sgno", _sgno(_MATCHED)),
+    ModelEntry("sgno-unconstrained", "the generator may have any sign",
+               "ablation", "sgno", "sgno", _sgno(generator="unconstrained")),
+    ModelEntry("sgno-residual", "plain residual update, no exponential, phi1, cap or budget",
+               "ablation", "sgno", "sgno", _sgno(update="residual")),
+    ModelEntry("sgno-nocorrection", "spectral carry and local path only",
+               "ablation", "sgno", "sgno", _sgno(correction="none")),
+    ModelEntry("conv", "APEBench's plain convolutional network", "network", "conv", "apebench",
+               _apebench("Conv;34;10;relu", "Conv;26;11;relu", "Conv;26;12;relu")),
+    ModelEntry("res", "APEBench's ResNet", "network", "res", "apebench",
+               _apebench("Res;26;8;relu", "Res;26;5;relu", "Res;25;6;relu")),
+    ModelEntry("unet", "APEBench's U-Net", "network", "unet", "apebench",
+               _apebench("UNet;12;2;relu", "UNet;10;2;relu", "UNet;11;2;relu")),
+    ModelEntry("dil", "APEBench's dilated ResNet", "network", "dil", "apebench",
+               _apebench("Dil;2;32;2;relu", "Dil;2;26;2;relu", "Dil;2;27;2;relu")),
+    ModelEntry("fno", "APEBench's Fourier Neural Operator", "network", "fno", "apebench",
+               _apebench("FNO;12;18;4;gelu", "FNO;10;6;4;gelu", "FNO;5;7;4;gelu")),
+    ModelEntry("cno", "Convolutional Neural Operator", "network", "cno", "cno", _CNO),
+    ModelEntry("sgno-x", "SGNO-X: complex state-space generator and bilinear closure, bounded for ever",
+               "model", "sgno-x", "sgno-x", _always()),
+    ModelEntry("sgno-x-start",
+               "SGNO-X by its best recipe: the least-squares start, deterministic, no updates",
+               "recipe", "sgno-x", "sgno-x", _always(updates="none")),
+    ModelEntry("sgno-x-real", "damping alone, no dispersion",
+               "ablation", "sgno-x", "sgno-x", _always(generator="real")),
+    ModelEntry("sgno-x-cold", "no warm start, everything drawn at random",
+               "ablation", "sgno-x", "sgno-x", _always(start="random")),
+    ModelEntry("sgno-x-onestage", "no second stage",
+               "ablation", "sgno-x", "sgno-x", _always(second_stage=False)),
+    ModelEntry("sgno-x-latent", "latent copies are carried, not the state",
+               "ablation", "sgno-x", "sgno-x", _always(carry="latent")),
+    ModelEntry("sgno-x-noclosure", "no products",
+               "ablation", "sgno-x", "sgno-x", _always(closure="none")),
+    ModelEntry("sgno-x-untrapped", "no trapping set",
+               "ablation", "sgno-x", "sgno-x", _always(trapping=False)),
+    ModelEntry("linear", "one complex multiplier per Fourier mode, by least squares",
+               "baseline", "linear", "linear", _always()),
+)
+# fmt: on
+MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def model_names(role: Role, family: str) -> tuple[str, ...]:
+    """The names of one role in one family, in the order of the table."""
+    return tuple(e.name for e in MODELS.values() if e.role == role and e.family == family)
+
+
+def describe(name: str) -> ModelEntry:
+    """The entry of a model by the name that a record gives it.
+
+    A run may change the settings of a model under its name with a suffix (`sgno-x-start-s4` has four inner
+    steps): it counts as an ablation. Any other name that is not known is taken for a network of others.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    changed = MODELS.get(name.rpartition("-")[0])
+    if changed is not None and changed.role in ("model", "recipe"):
+        return dataclasses.replace(changed, name=name, role="ablation")
+    return ModelEntry(name, name, "network", name, "apebench", {})
+
+
+def get_model(name: str, num_spatial_dims: int) -> "ModelConfig":
+    """The config of a model, or of an APEBench string such as `FNO;12;18;4;gelu`, in 1, 2 or 3 dimensions.
 
     **Raises:** `InputError` for an unknown name, listing the known ones.
     """
     if ";" in name:
-        return ApebenchConfig(name)
+        return config_from_json({"kind": "apebench", "network": name})
     if name not in MODELS:
         raise unknown_name("model", name, MODELS)
-    configs = MODELS[name].configs
-    if num_spatial_dims not in configs:
+    return MODELS[name].config(num_spatial_dims)
+
+
+def register_model(config_class: C) -> C:
+    """Make a model of your own known: it saves, loads and fits like one of the package.
+
+        @sgno.register_model
+        @dataclasses.dataclass(frozen=True)
+        class MyConfig(sgno.ModelConfig):
+            \"\"\"My network.\"\"\"
+
+            kind: ClassVar[str] = "mine"
+            width: int = 8
+
+            def build(self, grid, *, key):
+                return MyNetwork(self, grid, key=key)   # an eqx.Module with static fields config and grid
+
+        fitted = sgno.fit(u, "mine", settings={"width": 16})
+
+    **Raises:** `InputError` if it is not a frozen dataclass of this form, or if another class has its kind.
+    """
+    from sgno.config import ModelConfig
+
+    named = f"{config_class.__module__}:{config_class.__qualname__}"
+    options = getattr(config_class, "__dataclass_params__", None)
+    is_frozen = options is not None and options.frozen
+    if not (is_frozen and issubclass(config_class, ModelConfig) and hasattr(config_class, "kind")):
         raise InputError(
-            f"Model '{name}' has settings for {sorted(configs)} dimensions, not {num_spatial_dims}."
+            f"{named} cannot be registered: give a frozen dataclass that derives from sgno.ModelConfig and "
+            "has a class variable `kind: ClassVar[str]`."
         )
-    return configs[num_spatial_dims]
+    kind = config_class.kind
+    other = _KINDS.get(kind)
+    other = other if other is None or isinstance(other, str) else f"{other.__module__}:{other.__qualname__}"
+    # The cell of a notebook may run again.
+    if other not in (None, named) or (kind in MODELS and kind not in _KINDS):
+        raise InputError(f"The kind '{kind}' of {named} is taken by {other or 'a model'}. Choose another.")
+    _KINDS[kind] = config_class
+    summary = (config_class.__doc__ or kind).strip().partition("\n")[0]
+    MODELS[kind] = ModelEntry(kind, summary, "model", kind, kind, _always())
+    return config_class
 
 
-def with_settings(config: ModelConfig, settings: Mapping[str, str]) -> ModelConfig:
-    """A config with fields replaced by values given as text, as on a command line."""
-    fields = get_type_hints(type(config))
-    fields = {field.name: fields[field.name] for field in dataclasses.fields(config)}
-    changed = {}
-    for name, text in settings.items():
-        if name not in fields:
-            raise unknown_name(f"setting of {config.kind}", name, fields)
-        changed[name] = _parse_like(fields[name], name, text)
+def config_class_of(kind: str) -> "type[ModelConfig]":
+    """The class of a kind's config."""
+    found = _KINDS[kind]
+    if isinstance(found, str):
+        module, _, name = found.partition(":")
+        return getattr(importlib.import_module(module), name)
+    return found
+
+
+def with_settings(config: "ModelConfig", settings: Settings) -> "ModelConfig":
+    """A config with fields replaced. A text may stand for any value, as on a command line: `width=8`,
+    `forcing=none`, `cutoff=[10]`."""
+    changed = decode_fields(type(config), settings, config.kind, text=True)
     return dataclasses.replace(config, **changed)
 
 
-def _parse_like(kind: Any, name: str, text: str) -> Any:
-    """A text as a value of a field's type; of several types the first that fits, `none` where None is one."""
-    choices = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    for choice in choices:
-        if choice is type(None):
-            if text.lower() == "none":
-                return None
-        elif choice is bool:
-            if text.lower() in ("true", "false"):
-                return text.lower() == "true"
-        elif choice in (int, float):
-            with contextlib.suppress(ValueError):
-                return choice(text)
-        elif choice is str or get_origin(choice) is Literal:
-            return text
-    plain = " or ".join(getattr(choice, "__name__", str(choice)) for choice in choices)
-    raise InputError(f"{name}={text} does not fit: {name} takes {plain.replace('NoneType', 'none')}.")
-
-
-def config_from_json(content: Mapping[str, Any]) -> ModelConfig:
+def config_from_json(content: Any) -> "ModelConfig":
     """The config that `ModelConfig.to_json` wrote.
 
-    **Raises:** `InputError` for an unknown kind or field.
+    **Raises:** `InputError` for an unknown kind or field, or a value of another type.
     """
+    from sgno.config import ModelConfig
+
     if not isinstance(content, Mapping):
         raise InputError(f"The settings of a model are a {type(content).__name__}, not an object.")
     kind = content.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise unknown_name("kind of model", str(kind)[:100], _KINDS)
-    what = f"a {kind} model"
-    fields = checked_fields(_KINDS[kind], {k: v for k, v in content.items() if k != "kind"}, what)
+    fields = {name: value for name, value in content.items() if name != "kind"}
     for name, value in fields.items():
         if type(value) is int and value > _LARGEST_SETTING:
             raise InputError(
-                f"The setting {name} of {what} is {value}, but at most {_LARGEST_SETTING} is read."
+                f"The setting {name} of a {kind} model is {value}, but at most {_LARGEST_SETTING} is read."
             )
-    return _KINDS[kind](**fields)
+    try:
+        return decode(config_class_of(kind), fields, f"a {kind} model", {ModelConfig: config_from_json})
+    except RecursionError as error:
+        raise InputError("The settings of a model are nested too deeply.") from error

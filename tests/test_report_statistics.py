@@ -115,7 +115,7 @@ def test_a_grid_whose_axes_differ_is_written_out():
     assert row.setting.startswith("48 × 96, ")
     (square,) = comparison(record("own.npy", task_settings={**own, "points": [48, 48]})).rows
     assert square.setting.startswith("48², ")
-    with pytest.raises(InputError, match="points="):
+    with pytest.raises(InputError, match=r"\$\.points"):
         comparison(record("own.npy", task_settings={**own, "points": "48"}))
 
 

@@ -34,12 +34,13 @@ from sgno.lab.presets import (
     BEYOND_TASKS,
     MAIN_MODELS,
     PRESETS,
+    SGNO_X_ABLATIONS,
     get_preset,
     preset_rows,
 )
 from sgno.lab.store import Store
 from sgno.lab.tasks import TASKS, get_task
-from sgno.registry import MODELS, SGNO_X_ABLATIONS, get_model
+from sgno.registry import MODELS, get_model
 from sgno.training.config import TrainConfig
 
 

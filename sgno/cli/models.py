@@ -33,8 +33,9 @@ def models(
         table.add_column(heading, justify="right" if heading in ("params", "real") else "left")
     for row in rows:
         settings = ", ".join(f"{k}={v}" for k, v in row["settings"].items() if k != "kind")
-        params, real = f"{row['params']:,}", f"{row['params_real']:,}"
-        table.add_row(row["name"], f"{row['dim']}D", settings, params, real, row["summary"])
+        numbers = ("?" if row[key] is None else f"{row[key]:,}" for key in ("params", "params_real"))
+        summary = f"{row['role']}: {row['summary']}" if row["role"] == "ablation" else row["summary"]
+        table.add_row(row["name"], f"{row['dim']}D", settings, *numbers, summary)
     answers.print(table)
 
 
@@ -50,19 +51,25 @@ def _rows(dims: list[int]) -> list[dict]:
     rows = []
     for dim in dims:
         for name, entry in MODELS.items():
-            if dim not in entry.configs:
+            if dim not in entry.settings:
                 continue
-            config, grid = entry.configs[dim], Grid(1, points[dim])
+            config, grid = entry.config(dim), Grid(1, points[dim])
             # Shapes are enough to count; no weight is drawn.
-            step = eqx.filter_eval_shape(lambda c=config, g=grid: c.build(g, key=jax.random.PRNGKey(0)))
-            count = count_parameters(step)
+            try:
+                step = eqx.filter_eval_shape(lambda c=config, g=grid: c.build(g, key=jax.random.PRNGKey(0)))
+                count = count_parameters(step)
+            except InputError:
+                # A network of APEBench without APEBench.
+                count = None
             rows.append(
                 {
                     "name": name,
                     "dim": dim,
+                    "role": entry.role,
+                    "family": entry.family,
                     "settings": config.to_json(),
-                    "params": count.params,
-                    "params_real": count.real,
+                    "params": count and count.params,
+                    "params_real": count and count.real,
                     "summary": entry.summary,
                 }
             )

@@ -55,9 +55,9 @@ class FitPlan:
 def plan_fit(
     sources: OwnSources,
     name: str,
-    model: str = "sgno",
+    model: str | ModelConfig = "sgno",
     *,
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
     split: Split | None = None,
     normalise: str = "auto",
     stream: bool | None = None,
@@ -79,9 +79,12 @@ def plan_fit(
     split = split or Split()
     parts = split(sources.source, sources.test)
     grid = parts.train.grid
-    config = get_model(model, grid.num_spatial_dims)
-    # A string of APEBench says the sizes itself; a named model takes those that the grid carries.
-    config = config if ";" in model else config.for_grid(grid)
+    if isinstance(model, str):
+        config = get_model(model, grid.num_spatial_dims)
+        # A string of APEBench says the sizes itself; a named model takes those that the grid carries.
+        config = config if ";" in model else config.for_grid(grid)
+    else:
+        config = model
     config = with_settings(config, settings or {})
     protocol = TrainConfig.for_model(config, **(training or {}))
     num_windows(parts.train.shape[1], protocol.unroll)
@@ -93,7 +96,7 @@ def plan_fit(
     return FitPlan(
         sources=sources,
         task=describe(sources, name, split, streamed=stream, files=files, key=key, layout=layout),
-        model_name=model,
+        model_name=model if isinstance(model, str) else model.kind,
         model=config,
         train=protocol,
         normalise=chosen,
@@ -127,7 +130,7 @@ class Fit(NamedTuple):
 
 def fit(
     data: Any,
-    model: str = "sgno",
+    model: str | ModelConfig = "sgno",
     *,
     layout: str | None = None,
     key: str | None = None,
@@ -150,7 +153,8 @@ def fit(
     **Arguments:**
 
     - `data`: an array (numpy, JAX, h5py, zarr), or the path of an `.npy`, `.npz`, HDF5 or zarr file.
-    - `model`: a model of the registry, or an APEBench string such as `"FNO;12;18;4;gelu"`.
+    - `model`: a model of the registry, an APEBench string such as `"FNO;12;18;4;gelu"`, or a config such as
+        `SGNOConfig(8, 16, 4)`, which is taken as it is.
     - `layout`: another order of axes, such as `"sample time space channel"`.
     - `key`: which array of a file.
     - `settings`: settings of the model, such as `{"width": 8}`; what is not given is chosen from the grid.
@@ -172,7 +176,7 @@ def fit(
         sources,
         Path(files[0]).name if files else "array",
         model,
-        settings={name: str(value) for name, value in (settings or {}).items()},
+        settings=settings,
         split=Split(validation, test, split_seed),
         normalise=normalise,
         stream=stream,

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 from sgno.errors import InputError, unknown_name
 from sgno.lab.plan import Row
 from sgno.lab.tasks import TASKS, get_task
-from sgno.registry import MODELS, SGNO_X_ABLATIONS
+from sgno.registry import MODELS, model_names
 
-ABLATIONS = ("sgno-unconstrained", "sgno-residual", "sgno-nocorrection")
+ABLATIONS = model_names("ablation", "sgno")
+SGNO_X_ABLATIONS = model_names("ablation", "sgno-x")
 ABLATION_TASKS = ("adv1d", "diff1d", "disp1d", "ks1d", "kolm2d")
 _BEST_RECIPE = "sgno-x-start"
-MAIN_MODELS = tuple(name for name in MODELS if name not in (*ABLATIONS, *SGNO_X_ABLATIONS, _BEST_RECIPE))
+MAIN_MODELS = tuple(name for name, model in MODELS.items() if model.role not in ("ablation", "recipe"))
 TRANSFER_TASK, TRANSFER_MODELS = "kolm2d", ("sgno", "sgno-x", _BEST_RECIPE)
 # A shock, a front, two coupled channels, a cubic term, and two coupled channels with a cubic term: the five
 # that SGNO-X was tried on while it was developed, none left out.

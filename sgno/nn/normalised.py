@@ -75,51 +75,42 @@ class NormalisedConfig(ModelConfig):
 
     **Arguments:**
 
-    - `model`: the settings of the other model, as a config or as the JSON of one.
+    - `model`: the config of the other model.
     - `mean`, `scale`: one number per channel.
     """
 
     kind: ClassVar[str] = "normalised"
 
-    model: Any
+    model: ModelConfig
     mean: Sequence[float]
     scale: Sequence[float]
 
     def __post_init__(self):
-        if isinstance(self.model, Mapping):
-            from sgno.registry import config_from_json
-
-            # Units around units are never written, and any depth of them could be asked for.
-            if self.model.get("kind") == self.kind:
-                raise InputError("A normalised model cannot hold another normalised model.")
-            object.__setattr__(self, "model", config_from_json(self.model))
+        if isinstance(self.model, NormalisedConfig):
+            raise InputError("A normalised model cannot hold another normalised model.")
         object.__setattr__(self, "mean", tuple(float(m) for m in self.mean))
         object.__setattr__(self, "scale", tuple(float(s) for s in self.scale))
         numbers = np.array([self.mean, self.scale]) if len(self.mean) == len(self.scale) else np.array(np.nan)
-        if not isinstance(self.model, ModelConfig) or not np.isfinite(numbers).all() or min(self.scale) <= 0:
+        if not np.isfinite(numbers).all() or min(self.scale) <= 0:
             raise InputError(
-                f"mean={self.mean}, scale={self.scale} do not normalise {self.model}: give a model, and as "
-                "many finite means as positive scales."
+                f"mean={self.mean}, scale={self.scale} do not normalise {self.model}: "
+                "give as many finite means as positive scales."
             )
-
-    @property
-    def inner(self) -> ModelConfig:
-        return self.model
 
     def build(self, grid: Grid, *, key: PRNGKeyArray) -> Normalised:
         if len(self.mean) != grid.channels:
             raise InputError(
                 f"There are {len(self.mean)} means and scales, but the states have {grid.channels} channels."
             )
-        return Normalised(self.inner.build(grid, key=key), tuple(self.mean), tuple(self.scale))
+        return Normalised(self.model.build(grid, key=key), tuple(self.mean), tuple(self.scale))
 
     def recipe(self) -> Mapping[str, Any]:
-        return self.inner.recipe()
+        return self.model.recipe()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
-            "model": self.inner.to_json(),
+            "model": self.model.to_json(),
             "mean": list(self.mean),
             "scale": list(self.scale),
         }

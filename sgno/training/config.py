@@ -8,7 +8,7 @@ import optax
 
 from sgno.config import ModelConfig
 from sgno.errors import InputError, unknown_name
-from sgno.io.plain import checked_fields
+from sgno.io.plain import decode
 
 Optimizer = Literal["adam"]
 Loss = Literal["mse", "increment"]
@@ -77,4 +77,4 @@ class TrainConfig:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "TrainConfig":
-        return TrainConfig(**checked_fields(TrainConfig, content, "a training"))
+        return decode(TrainConfig, content, "a training")

@@ -10,7 +10,7 @@ import numpy as np
 
 from sgno.errors import InputError
 from sgno.io.files import content_id
-from sgno.io.plain import checked_fields
+from sgno.io.plain import decode
 from sgno.io.source import JoinedSource, Source, open_source, source_keys
 from sgno.io.split import Part, Parts, Split
 from sgno.io.survey import survey
@@ -73,12 +73,10 @@ class OwnTask:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "OwnTask":
-        derived = ("scenario", "num_spatial_dims", "num_points", "split")
+        derived = ("scenario", "num_spatial_dims", "num_points")
         fields = {name: value for name, value in content.items() if name not in derived}
-        split = Split(**checked_fields(Split, content.get("split"), "a split"))
-        fields = checked_fields(OwnTask, {**fields, "split": split}, "a task of own data")
-        lists = {name: tuple(fields[name]) for name in ("points", "files") if name in fields}
-        return OwnTask(**{**fields, **lists})
+        decoders = {Split: lambda part: decode(Split, part, "a split")}
+        return decode(OwnTask, fields, "a task of own data", decoders)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,19 +6,14 @@ colour says. Each has a second tone for dark pages.
 
 from typing import NamedTuple
 
+from sgno.registry import describe, model_names
+
 SGNO = "sgno"
 LINEAR = "linear"
 SGNO_X = "sgno-x"
 SGNO_X_START = "sgno-x-start"
-ABLATIONS = ("sgno-unconstrained", "sgno-residual", "sgno-nocorrection")
-SGNO_X_ABLATIONS = (
-    "sgno-x-real",
-    "sgno-x-cold",
-    "sgno-x-onestage",
-    "sgno-x-latent",
-    "sgno-x-noclosure",
-    "sgno-x-untrapped",
-)
+ABLATIONS = model_names("ablation", SGNO)
+SGNO_X_ABLATIONS = model_names("ablation", SGNO_X)
 
 
 class Look(NamedTuple):
@@ -79,16 +74,16 @@ def order(model: str) -> tuple[int, str]:
 
 def is_sgno(model: str) -> bool:
     """SGNO, its ablations, its size-matched version and SGNO-X: none of them is a baseline."""
-    return model == SGNO or model.startswith("sgno-")
+    return describe(model).family in (SGNO, SGNO_X)
 
 
 def is_sgno_x(model: str) -> bool:
-    return model == SGNO_X or model.startswith("sgno-x-")
+    return describe(model).family == SGNO_X
 
 
 def is_variant(model: str) -> bool:
     """SGNO or SGNO-X with a part changed: a row of the ablations, and no rival in the comparison."""
-    return model in ABLATIONS or model.startswith("sgno-x-")
+    return describe(model).role in ("ablation", "recipe")
 
 
 def is_baseline(model: str) -> bool:
@@ -97,4 +92,4 @@ def is_baseline(model: str) -> bool:
 
 def is_network_baseline(model: str) -> bool:
     """A baseline that the paper could have had in its table: all but Linear."""
-    return is_baseline(model) and model != LINEAR
+    return describe(model).role == "network"

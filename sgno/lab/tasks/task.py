@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgno.errors import InputError
-from sgno.io.plain import checked_fields, fits
+from sgno.io.plain import decode
 
 # 256 GB in float32: data that is made at once must fit into memory.
 _MOST_NUMBERS = 2**36
@@ -63,10 +63,9 @@ class Task:
         if not isinstance(content, Mapping):
             raise InputError(f"The settings of a task are a {type(content).__name__}, not an object.")
         settings = content.get("settings", {})
-        if not fits(settings, Mapping[str, Any]):
+        if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
             raise InputError("The setting 'settings' of a task must be an object with names.")
-        fields = checked_fields(Task, {k: v for k, v in content.items() if k != "settings"}, "a task")
-        return Task(**fields, settings=freeze(settings))
+        return decode(Task, {**content, "settings": freeze(settings)}, "a task")
 
 
 def freeze(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
