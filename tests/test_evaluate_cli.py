@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import sgno
 from sgno.cli.app import app
 from sgno.grid import Grid
 from sgno.nn.linear import LinearConfig
-from sgno.solve import blocks
-from sgno.solve.blocks import evaluate_blocks
 from sgno.weights import save
 
 N, TIMES, GROWTH = 16, 6, 1.1
@@ -72,17 +69,6 @@ def test_known_errors_are_found(place, tmp_path):
     assert again.exit_code == 2 and "exists already" in again.stderr
     less = json.loads(invoke(*command, "--force", "--samples", 2, "--steps", 3).stdout)
     assert less["shape"] == [2, 4, 1, N] and os.listdir(tmp_path) == ["out"]
-
-
-def test_blocks_of_trajectories_add_up(place, monkeypatch):
-    folder, still = place
-    step = sgno.load(folder / "grow.st")
-    whole = sgno.evaluate(step, still)
-    monkeypatch.setattr(blocks, "_BLOCK_NUMBERS", 2 * still[0].size)
-    parts = evaluate_blocks(step, lambda chosen: still[chosen], still.shape)
-    np.testing.assert_allclose(parts.nrmse, whole.nrmse, rtol=1e-5)
-    np.testing.assert_allclose(parts.spectral.energy, whole.spectral.energy, rtol=1e-5)
-    np.testing.assert_allclose(parts.spectrum, whole.spectrum, rtol=1e-5)
 
 
 def test_a_rollout_that_blew_up_is_a_result(place, tmp_path):

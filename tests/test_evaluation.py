@@ -1,4 +1,4 @@
-"""Rollout, errors, scores and spectral diagnostics against APEBench and against errors of known size."""
+"""Errors, scores and spectral diagnostics against APEBench and against errors of known size."""
 
 import sys
 from typing import Any
@@ -12,10 +12,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sgno.solve import evaluate, gmean, rollout, stable_step, stream
-from sgno.solve.errors import correlation, nrmse
-from sgno.solve.scores import nonfinite_steps, phase_average
-from sgno.solve.spectra import bands, energy_spectrum, spectral_errors
+from sgno.errors import InputError
+from sgno.solve import evaluate, gmean, stable_step
+from sgno.solve.evaluate import frame_stride, sample_reference
+from sgno.solve.metrics import (
+    SpectralErrors,
+    bands,
+    correlation,
+    energy_spectrum,
+    nonfinite_steps,
+    nrmse,
+    spectral_averages,
+    spectral_errors,
+)
 
 
 class Multiply(eqx.Module):
@@ -25,34 +34,6 @@ class Multiply(eqx.Module):
 
     def __call__(self, u):
         return self.a * u
-
-
-def test_rollout_feeds_predictions_back():
-    u0 = jnp.asarray([[1.0, 2.0]])
-    states = rollout(Multiply(jnp.asarray(2.0)), u0, 6, every=2)
-    np.testing.assert_allclose(states[:, 0, 0], [4, 16, 64])
-    batch = rollout(Multiply(jnp.asarray(2.0)), u0[None], 3, batched=True)
-    np.testing.assert_allclose(batch[:, 0, 0, 1], [4, 8, 16])
-    with pytest.raises(ValueError, match="every=7"):
-        rollout(Multiply(jnp.asarray(2.0)), u0, 6, every=7)
-
-
-def test_a_batch_in_chunks_rolls_out_like_the_whole():
-    class OneAtATime(Multiply):
-        def states_at_once(self, points):
-            return 2 if points == (2,) else None
-
-    u0 = jnp.arange(12.0).reshape(6, 1, 2)
-    whole = rollout(Multiply(jnp.asarray(0.5)), u0, 3, batched=True)
-    np.testing.assert_array_equal(rollout(OneAtATime(jnp.asarray(0.5)), u0, 3, batched=True), whole)
-
-
-def test_stream_equals_rollout_piece_by_piece():
-    u0 = jnp.asarray([[1.0, -2.0]])
-    step = Multiply(jnp.asarray(0.9))
-    pieces = list(stream(step, u0, 23, chunk=10))
-    assert [len(piece) for piece in pieces] == [10, 10, 3]
-    np.testing.assert_array_equal(np.concatenate(pieces), rollout(step, u0, 23))
 
 
 def test_errors_agree_with_exponax():
@@ -89,14 +70,41 @@ def test_scores_of_a_real_rollout_agree_with_apebench():
     assert ours.gmean100 == pytest.approx(aggregate, rel=1e-4)
 
 
-def test_evaluation_in_pieces_equals_evaluation_at_once(monkeypatch):
-    reference = np.random.default_rng(0).normal(size=(2, 12, 1, 16)).astype(np.float32)
+@pytest.mark.parametrize("limit", ["_CHUNK_NUMBERS", "_STATE_NUMBERS"])
+def test_evaluation_in_parts_equals_evaluation_at_once(limit, monkeypatch):
+    """Some times at once, and some trajectories at once."""
+    reference = np.random.default_rng(0).normal(size=(3, 12, 1, 16)).astype(np.float32)
     step = Multiply(jnp.asarray(1.01))
     whole = evaluate(step, reference)
-    monkeypatch.setattr(sys.modules["sgno.solve.evaluate"], "_CHUNK_NUMBERS", 100)
-    pieces = evaluate(step, reference)
-    np.testing.assert_allclose(whole.nrmse, pieces.nrmse, rtol=1e-6)
-    np.testing.assert_allclose(whole.spectrum, pieces.spectrum, rtol=1e-5)
+    done = []
+    monkeypatch.setattr(sys.modules["sgno.solve.evaluate"], limit, {"_CHUNK_NUMBERS": 200}.get(limit, 32))
+    parts = evaluate(step, reference, on_progress=done.append)
+    assert done == ([3] if limit == "_CHUNK_NUMBERS" else [2, 3])
+    for name in ("nrmse", "correlation", "spectrum", "reference_spectrum", "sample"):
+        np.testing.assert_allclose(getattr(whole, name), getattr(parts, name), rtol=1e-5)
+    np.testing.assert_allclose(whole.spectral, parts.spectral, rtol=1e-4)
+    fewer = evaluate(step, reference, samples=2, steps=5)
+    np.testing.assert_allclose(fewer.nrmse, whole.nrmse[:5, :2], rtol=1e-5)
+
+
+def test_nothing_to_compare_is_refused():
+    with pytest.raises(InputError, match="the least that can be compared"):
+        evaluate(Multiply(jnp.asarray(1.0)), np.zeros((3, 1, 1, 16), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("shape", "frames"),
+    [((81, 1, 16), (81, 1, 16)), ((81, 2, 130, 8), (41, 2, 65, 8)), ((3, 1, 4, 4, 4), (3, 1, 3, 4, 4))],
+)
+def test_the_sample_of_a_perfect_rollout_is_that_of_the_reference(shape, frames):
+    """u+ = 2^(1/8) u, from the first trajectory alone."""
+    times = 2.0 ** (np.arange(shape[0]) / 8)
+    start = np.random.default_rng(0).normal(size=(2, 1, *shape[1:]))
+    reference = (start * times.reshape(1, -1, *(1,) * (len(shape) - 1))).astype(np.float32)
+    sample = evaluate(Multiply(jnp.asarray(2.0 ** (1 / 8), jnp.float32)), reference).sample
+    assert sample.shape == frames and sample.dtype == np.float16
+    np.testing.assert_allclose(sample, sample_reference(reference), rtol=2e-3)
+    assert frame_stride(len(shape) - 2, shape[0] - 1) == (shape[0] - 1) // (frames[0] - 1)
 
 
 def test_nonfinite_steps_are_counted_and_never_dropped():
@@ -154,7 +162,9 @@ def test_energy_error_does_not_let_bands_cancel():
 def test_a_state_without_energy_has_no_phase_error():
     found = spectral_errors(waves({2: 1.0}), jnp.zeros((1, 1, 48)))
     assert np.isnan(found.phase[0])
-    assert phase_average(np.asarray([[np.nan], [0.2]])) == pytest.approx(0.2)
+    some = SpectralErrors(*[np.asarray([[np.nan], [0.2]])] * 5)
+    assert spectral_averages(some)["phase"] == pytest.approx(0.2)
+    assert np.isnan(spectral_averages(some)["energy"])
 
 
 @pytest.mark.parametrize("points", [(16,), (15,), (8, 10), (6, 7, 8)])

@@ -14,13 +14,13 @@ from jaxtyping import Array, Float
 from typer.testing import CliRunner
 
 import sgno
+from sgno import engine
 from sgno.cli.app import app
 from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.nn.linear import LinearConfig
 from sgno.nn.sgno import SGNOConfig
-from sgno.solve import march as marching
-from sgno.solve.march import march
+from sgno.solve.monitor import Statistics
 from sgno.solve.writer import Spec, writer
 from sgno.weights import save
 
@@ -119,28 +119,13 @@ def test_initial_states_come_in_any_form(place, name, options, tmp_path):
     np.testing.assert_allclose(read(out)[0, 0], states[0], atol=1e-6)
 
 
-def test_pieces_are_what_one_rollout_gives(place, monkeypatch):
-    folder, states = place
-    step = sgno.load(folder / "shift.st")
-    whole = np.asarray(sgno.rollout(step, jnp.asarray(states), STEPS, batched=True))
-    # Room for three states only, so that pieces end anywhere.
-    monkeypatch.setattr(marching, "_BUFFER_NUMBERS", 3 * states.size)
-    for every in (1, 5):
-        pieces = list(march(step, states, STEPS, every=every))
-        assert pieces[-1].step == STEPS and len(pieces) > 1
-        joined = np.concatenate([np.asarray(piece.states) for piece in pieces])
-        np.testing.assert_array_equal(joined, whole[every - 1 :: every])
-        numbers = np.concatenate([piece.statistics.energy for piece in pieces])
-        np.testing.assert_allclose(numbers, (joined**2).sum(2).mean(-1), rtol=1e-5)
-
-
 def test_the_first_nonfinite_step_is_exact_even_between_kept_ones():
     # 2^(2^t) passes the largest float32, just below 2^128, at t = 7; 1 stays.
     u0 = np.full((2, 1, 4), 2.0, np.float32)
     u0[1] = 1
-    (*_, last) = march(Growing(), u0, 12, every=6)
-    assert last.nonfinite_at.tolist() == [7, 0]
-    assert last.statistics.finite[-1].tolist() == [False, True]
+    (*_, last) = engine.stream(Growing(), u0, 12, every=6, observe=(Statistics(),), batched=True)
+    assert last.memory[0].tolist() == [7, 0]
+    assert last.seen[0].finite[-1].tolist() == [False, True]
 
 
 def test_statistics_alone(place, tmp_path):
@@ -206,14 +191,14 @@ def test_wrong_input_says_what_to_do_and_leaves_nothing(place, changed, message,
 
 def test_an_interrupt_leaves_nothing(place, tmp_path, monkeypatch):
     folder, _ = place
-    run = marching._run
+    run = engine.run
 
-    def interrupted(step, carry, done, *rest):
-        if int(done) > 3:
+    def interrupted(step, carry, *rest, **options):
+        if int(carry.t) > 3:
             raise KeyboardInterrupt
-        return run(step, carry, done, *rest)
+        return run(step, carry, *rest, **options)
 
-    monkeypatch.setattr(marching, "_run", interrupted)
+    monkeypatch.setattr(engine, "run", interrupted)
     done = invoke(
         folder / "shift.st",
         "--initial",

@@ -19,7 +19,7 @@ from sgno.lab.machine import machine, versions
 from sgno.lab.report.runs import read_store
 from sgno.lab.tasks import get_task
 from sgno.registry import get_model
-from sgno.solve.scores import gmean
+from sgno.solve import gmean
 
 RESULTS = Path(__file__).parent.parent / "results"
 PAIRS = (("ks1d", "fno"), ("disp1d", "fno"), ("ks1d", "dil"), ("ks1d", "unet"))

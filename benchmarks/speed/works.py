@@ -174,12 +174,11 @@ def _trainax_update(case: Case) -> Callable[[Tick], None]:
 def _rollout(case: Case) -> Callable[[Tick], None]:
     import jax
 
-    from sgno.solve.rollout import rollout
+    from sgno.engine import advance
 
     def work(tick: Tick) -> None:
         step, u = _build(case), jax.numpy.asarray(_trajectories(case)[:, 0])
-        steps = case.timed_steps
-        repeat(lambda: jax.block_until_ready(rollout(step, u, steps, every=steps, batched=True)), tick)
+        repeat(lambda: jax.block_until_ready(advance(step, u, case.timed_steps)), tick)
 
     return work
 

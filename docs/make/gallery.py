@@ -26,7 +26,7 @@ from sgno.lab.report.models import label, look
 from sgno.lab.report.runs import read_store
 from sgno.lab.store import Store
 from sgno.lab.tasks import TASKS
-from sgno.solve.sample import stride
+from sgno.solve.evaluate import frame_stride
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 400_000
@@ -63,15 +63,15 @@ def from_zoo(name: str) -> Scene:
     from sgno.lab.tasks import Task, get_task
     from sgno.lab.zoo import load
     from sgno.lab.zoo.shelf import card, names
-    from sgno.solve.sample import sample_reference, sample_rollout
+    from sgno.solve.evaluate import evaluate, sample_reference
 
     shipped = [found for found in names() if found.startswith(f"{name}/")]
     task = Task.from_json(card(shipped[0]).task) if shipped else get_task(name)
     test = np.asarray(make_scenario(task.with_options(num_test_samples=1)).get_test_data())
-    every = stride(task.num_spatial_dims, task.test_steps)
+    every = frame_stride(task.num_spatial_dims, task.test_steps)
     shown = lambda states: as_frames(states, task.num_spatial_dims, every)
     fields = {
-        card(found).model["kind"]: shown(sample_rollout(load(found), test[0])) for found in reversed(shipped)
+        card(found).model["kind"]: shown(evaluate(load(found), test).sample) for found in reversed(shipped)
     }
     return Scene(name, task.num_spatial_dims, shown(sample_reference(test)), fields)
 

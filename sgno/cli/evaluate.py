@@ -50,16 +50,14 @@ def evaluate(
     from sgno.devices import use_every_core
     from sgno.io.source import open_source
     from sgno.lab.zoo import load
-    from sgno.solve.blocks import evaluate_blocks
+    from sgno.solve import evaluate as score
 
     use_every_core(samples)
     step = load(weights)
     source = open_source(data, key=key, layout=layout, prefer=("test", "u"))
     shape = _chosen_shape(source, step.grid, samples, steps)
     with bar("evaluate", shape[0]) as advance:
-        scored = evaluate_blocks(
-            step, lambda chosen: source.read(chosen, slice(0, shape[1])), shape, on_progress=advance
-        )
+        scored = score(step, source, samples=samples, steps=steps, on_progress=advance)
     summary = {"weights": weights, "data": str(data), "shape": list(shape), **_summary(scored, tau)}
     _write(out, summary, scored, tau, force)
     _say(summary, out)
@@ -92,24 +90,17 @@ def _chosen_shape(source, grid, samples: int | None, steps: int | None) -> tuple
 
 
 def _summary(scored, tau: float) -> dict[str, Any]:
-    import numpy as np
-
     from sgno.io.files import finite
-    from sgno.solve.scores import HORIZON, phase_average
+    from sgno.solve.metrics import mean_over_trajectories, spectral_averages
 
-    spectral = scored.spectral._asdict()
-    phase = spectral.pop("phase")
-    with np.errstate(over="ignore", invalid="ignore"):
-        averages = {name: finite(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
-        correlation = np.asarray(scored.correlation, np.float64).mean(axis=1)
     return {
         "gmean100": finite(scored.gmean100),
         "tau": tau,
         "stable_step": scored.stable_step(tau),
         "nonfinite_steps": scored.nonfinite_steps,
-        "spectral": {**averages, "phase": finite(phase_average(phase))},
+        "spectral": finite(spectral_averages(scored.spectral)),
         "mean_nrmse": finite(scored.mean_nrmse),
-        "mean_correlation": finite(correlation),
+        "mean_correlation": finite(mean_over_trajectories(scored.correlation)),
     }
 
 

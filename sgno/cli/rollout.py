@@ -2,13 +2,22 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sgno.cli import options
 from sgno.cli.console import console, emit_json
 from sgno.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+
+    from sgno.engine import Block
+    from sgno.solve.monitor import Numbers
+    from sgno.solve.writer import Sink
 
 # What the monitor measures at every kept step, as arrays of the file.
 _SIGNALS = ("low", "mid", "high", "distance", "drift", "phase_error")
@@ -77,9 +86,10 @@ def rollout(
         raise InputError("--stop-on and --watch-key need --watch: a rollout is watched by training data.")
     from sgno.cli.watch import faults, reference
     from sgno.devices import use_every_core
+    from sgno.engine import stream
     from sgno.io.initial import initial_states
     from sgno.lab.zoo import load
-    from sgno.solve.march import march
+    from sgno.solve.monitor import Monitor, Statistics
     from sgno.solve.writer import writer
 
     use_every_core(samples)
@@ -93,18 +103,24 @@ def rollout(
         )
     known = None if watch is None else reference(watch, watch_key, layout, cache)
     wanted = tuple(fault.strip() for fault in (stop_on or "").split(",") if fault.strip())
+    observe = (Statistics(), *(() if known is None else (Monitor(known, stop_on=wanted),)))
+    blocks = stream(step, u0, steps, every=every, observe=observe, states=not statistics, batched=True)
     began = time.perf_counter()
-    progress = {"step": 0}
+    reached = None
     try:
         with writer(out, _specs(u0, steps, every, statistics, out, known is not None), replace=force) as sink:
-            pieces = march(step, u0, steps, every=every, states=not statistics, watch=known, stop_on=wanted)
-            reached = _write(pieces, u0, steps, every, sink, progress)
+            for reached in _write(blocks, u0, steps, every, sink):  # noqa: B007 - the last one counts
+                pass
     except KeyboardInterrupt:
-        text = f"Interrupted after step {progress['step']:,}; {out} was not written."
+        done = 0 if reached is None else reached[0].step
+        text = f"Interrupted after step {done:,}; {out} was not written."
         console.print(text, markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - began
-    done, nonfinite_at = reached.piece.step, reached.piece.nonfinite_at
+    assert reached is not None
+    block, numbers = reached
+    done = block.step
+    nonfinite_at, *watched = block.memory
     summary = {
         "weights": weights,
         "out": str(out),
@@ -115,23 +131,24 @@ def rollout(
         "frames": 1 + done // every,
         "nonfinite_samples": int((nonfinite_at > 0).sum()),
         "first_nonfinite_step": [int(t) or None for t in nonfinite_at],
-        "last": reached.last,
+        "last": _last(numbers),
         "seconds": seconds,
         "steps_per_second": done / seconds,
     }
-    if watch is not None and known is not None and reached.piece.faults is not None:
-        summary["watched"] = faults(watch, reached.piece.faults, bool(known.coherent))
-        summary["stopped"] = reached.piece.stopped
+    if watch is not None and known is not None:
+        summary["watched"] = faults(watch, watched[0].first, bool(known.coherent))
+        summary["stopped"] = block.stopped
     _say(summary)
     if json:
         emit_json(summary)
 
 
-class _Reached(NamedTuple):
-    """The last piece, and what the last frame of the finite samples was like."""
-
-    piece: Any
-    last: dict[str, float] | None
+def _last(numbers: "Numbers") -> dict[str, float] | None:
+    """What the last kept states are like, of the samples that are finite."""
+    finite = numbers.finite[-1]
+    if not finite.any():
+        return None
+    return {"energy": float(numbers.energy[-1][finite].mean()), "max": float(numbers.max[-1][finite].max())}
 
 
 def _specs(u0, steps: int, every: int, statistics: bool, out: Path, watched: bool) -> dict[str, Any]:
@@ -153,17 +170,20 @@ def _specs(u0, steps: int, every: int, statistics: bool, out: Path, watched: boo
     return {**arrays, **numbers, "step": Spec((frames,), "int64")}
 
 
-def _write(pieces, u0, steps: int, every: int, sink, progress: dict[str, int]) -> _Reached:
-    """Every piece into the sink as it comes, after the initial states."""
+def _write(
+    blocks: "Iterable[Block]", u0: "np.ndarray", steps: int, every: int, sink: "Sink"
+) -> "Iterable[tuple[Block, Numbers]]":
+    """Put every block into the sink as it comes, after the initial states, and yield it with the numbers of
+    the last kept states."""
     import jax.numpy as jnp
     import numpy as np
 
     from sgno.cli.progress import bar
-    from sgno.solve.march import statistics as measured
+    from sgno.solve.monitor import Numbers, numbers_of
 
-    def put(start: int, states, numbers, signals) -> None:
-        count = len(numbers.energy)
-        found = {**numbers._asdict(), **({} if signals is None else signals._asdict())}
+    def put(start: int, states, *seen) -> None:
+        count = len(seen[0].energy)
+        found = {name: values for each in seen for name, values in each._asdict().items()}
         with np.errstate(over="ignore", invalid="ignore"):
             for name in sink.names:
                 if name == "u":
@@ -174,26 +194,18 @@ def _write(pieces, u0, steps: int, every: int, sink, progress: dict[str, int]) -
                     values = found.get(name, np.full((count, len(u0)), np.nan, np.float32))
                     sink.put(name, start, np.asarray(values).T)
 
-    first = measured(jnp.asarray(u0))
-    numbers = type(first)(*(np.asarray(x)[None] for x in first))
-    # The monitor says nothing of the start, which is its yardstick.
-    put(0, u0[None], numbers, None)
-    piece = None
+    numbers = Numbers(*(np.asarray(x)[None] for x in numbers_of(jnp.asarray(u0))))
+    # The monitor has nothing to say about the start, which it compares with.
+    put(0, u0[None], numbers)
     with bar("rollout", steps) as advance:
-        for piece in pieces:
-            if len(piece.statistics.energy):
-                put(1 + piece.start, piece.states, piece.statistics, piece.signals)
-                numbers = piece.statistics
-            progress["step"] = piece.step
-            advance(piece.step)
-    assert piece is not None
-    if piece.stopped:
-        sink.shorten(1 + piece.step // every)
-    finite = numbers.finite[-1]
-    if not finite.any():
-        return _Reached(piece, None)
-    energy, top = float(numbers.energy[-1][finite].mean()), float(numbers.max[-1][finite].max())
-    return _Reached(piece, {"energy": energy, "max": top})
+        for block in blocks:
+            if len(block.seen[0].energy):
+                put(1 + block.start, block.states, *block.seen)
+                numbers = block.seen[0]
+            if block.stopped:
+                sink.shorten(1 + block.step // every)
+            advance(block.step)
+            yield block, numbers
 
 
 def _say(summary: dict[str, Any]) -> None:

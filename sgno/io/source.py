@@ -77,6 +77,10 @@ class Source:
                 out[at_i, at_t] = self._part(run_i, run_t)
         return out
 
+    def __getitem__(self, index: tuple[Selection, Selection]) -> np.ndarray:
+        """`source[samples, times]` is `source.read(samples, times)`."""
+        return self.read(*index)
+
     def origin(self, sample: int, time: int) -> tuple[int, int]:
         """The numbers that a sample and a step have in the user's file."""
         return sample, time

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgno.engine import advance
 from sgno.io.files import finite, write_json
 from sgno.lab.data.solver import solver
 from sgno.lab.data.trajectories import load_trajectories
@@ -23,22 +24,20 @@ from sgno.lab.tasks import Task
 from sgno.registry import get_model
 from sgno.sgno_x.config import SGNOXConfig
 from sgno.solve.evaluate import evaluate
-from sgno.solve.scores import HORIZON
-from sgno.step import Step, batch, prepare
+from sgno.solve.metrics import HORIZON
+from sgno.step import Step
 from sgno.training.config import TrainConfig
 from sgno.weights import load
 
 MODEL = "sgno-x-start"
 
 
-@dataclasses.dataclass(frozen=True)
-class Runner:
-    """A step to time: its name, how often it divides a step, and the compiled rollout."""
+class Runner(NamedTuple):
+    """A step to time: its name, and how often it divides a step."""
 
     name: str
     divisions: int
     step: Step
-    rollout: Callable[[], None]
 
 
 def frontier(
@@ -62,16 +61,18 @@ def frontier(
     """
     data = load_trajectories(task, cache)
     u = jnp.asarray(data.test[:, 0])
-    runners = [_runner("exponax", n, solver(task, n), u, steps) for n in substeps]
+    runners = [Runner("exponax", n, solver(task, n)) for n in substeps]
     for S in inner_steps:
         say(f"SGNO-X with {S} inner step(s): fitting")
-        runners.append(_runner("sgno-x", S, _fitted(task, S, store, cache), u, steps))
+        runners.append(Runner("sgno-x", S, _fitted(task, S, store, cache)))
+    for runner in runners:
+        advance(runner.step, u, 1)
     seconds: dict[int, list[float]] = {i: [] for i in range(len(runners))}
     for repeat in range(repeats):
         say(f"timing, round {repeat + 1} of {repeats}")
         for i, runner in enumerate(runners):
             start = time.perf_counter()
-            runner.rollout()
+            advance(runner.step, u, steps).block_until_ready()
             seconds[i].append((time.perf_counter() - start) / steps)
     points = []
     for i, runner in enumerate(runners):
@@ -99,17 +100,6 @@ def _fitted(task: Task, S: int, store: Store, cache: Path | None) -> Step:
     job = Job(task, f"{MODEL}-s{S}", config, TrainConfig.for_model(config))
     run_job(job, store, cache=cache)
     return load(store.weights(job.id))
-
-
-def _runner(name: str, divisions: int, step: Step, u: jax.Array, steps: int) -> Runner:
-    prepared = prepare(step)
-
-    @jax.jit
-    def advance(u):
-        return jax.lax.fori_loop(0, steps, lambda _, u: batch(prepared, u), u)
-
-    compiled = advance.lower(u).compile()
-    return Runner(name, divisions, step, lambda: compiled(u).block_until_ready())
 
 
 def _score(runner: Runner, test: np.ndarray) -> dict[str, Any]:

@@ -34,10 +34,9 @@ from sgno.lab.tasks import Task
 from sgno.lab.tracking import METRICS, JsonLines, numbers_of
 from sgno.nn.normalised import Normalised
 from sgno.registry import config_from_json
-from sgno.solve.evaluate import Evaluation, evaluate
+from sgno.solve.evaluate import Evaluation, evaluate, sample_reference
+from sgno.solve.metrics import HORIZON, spectral_averages
 from sgno.solve.monitor import reference_statistics, summary
-from sgno.solve.sample import sample_reference, sample_rollout
-from sgno.solve.scores import HORIZON, phase_average
 from sgno.step import Step
 from sgno.training.config import TrainConfig
 from sgno.training.loop import Progress, TrainResult, initial_state, train
@@ -232,17 +231,14 @@ def _train(
 
 
 def _scores(scored: Evaluation) -> dict[str, Any]:
-    spectral = scored.spectral._asdict()
-    phase = spectral.pop("phase")
     with np.errstate(over="ignore", invalid="ignore"):
-        averages = {name: finite(np.asarray(e, np.float64)[:HORIZON].mean()) for name, e in spectral.items()}
-        state = finite(scored.mean_nrmse[:HORIZON].mean())
+        state = float(scored.mean_nrmse[:HORIZON].mean())
     return {
         "gmean100": finite(scored.gmean100),
         "stable_step": scored.stable_step(TAU),
         "nonfinite_steps": scored.nonfinite_steps,
         "mean_nrmse": finite(scored.mean_nrmse),
-        "diagnostics": {"state": state, **averages, "phase": finite(phase_average(phase))},
+        "diagnostics": finite({"state": state, **spectral_averages(scored.spectral)}),
     }
 
 
@@ -294,8 +290,7 @@ def _write(
     provenance = {key: record[key] for key in ("id", "job", "data", "gmean100", "versions", "finished")}
     with new_folder(store.job(job.id)) as folder:
         save_arrays(folder / CURVES, {"id": job.id}, curves)
-        states = sample_rollout(result.step, data.test[0], job.train.precision)
-        save_arrays(folder / SAMPLE, {"id": job.id}, {"states": states})
+        save_arrays(folder / SAMPLE, {"id": job.id}, {"states": scored.sample})
         save(folder / WEIGHTS, result.step, provenance)
         write_bytes(folder / METRICS, [store.metrics(job.id).read_bytes()])
         write_json(folder / "record.json", record)

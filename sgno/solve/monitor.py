@@ -12,34 +12,39 @@ steps is then known from the initial one, and amplitude and phase are held again
 not predictable; amplitude is held against the energies seen in training, and there is no phase signal.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Complex, Float
+from jaxtyping import Array, Bool, Complex, Float, Int
 
-from sgno.solve.rollout import stream
-from sgno.solve.spectra import bands
-from sgno.spectral import multiplicity, to_modes, wavenumber_norm
-from sgno.step import Step
+from sgno.engine import Observer
+from sgno.errors import InputError, unknown_name
+from sgno.solve.metrics import bands, shells
+from sgno.spectral import multiplicity, to_modes
 
 FAULTS = ("amplitude", "blocking", "phase")
-# Part of the amplitude by which the modes that carry the state may differ from what is expected.
-AMPLITUDE_LIMIT = 0.1
-# Radians, on average over those modes.
-PHASE_LIMIT = 0.3
-# Share of the energy that the upper bands may hold: ten times the most seen in training, or 1 % in amplitude.
-BLOCKING_FACTOR, BLOCKING_FLOOR = 10.0, 1e-4
-# Where nothing is predictable, energies may leave the range seen in training by this factor.
-ENERGY_FACTOR = 2.0
-# The data evolve mode by mode if that forecast is this good over a whole training trajectory.
-_COHERENT = 0.05
-# Modes weaker than this part of the strongest carry no phase, and weaker than its square no dynamics.
+# Part of the amplitude by which the modes that carry the state may differ from what is expected, and radians
+# on average over them. Amplitudes off by a make an nRMSE of a, phases off by p one of 2 sin(p / 2): here 0.1
+# and 0.3, on either side of the 0.2 up to which a rollout counts as stable.
+AMPLITUDE_LIMIT, PHASE_LIMIT = 0.1, 0.3
+# Share of the energy that the upper bands may hold: a multiple of the most seen in training, and at least 1 %
+# in amplitude. Where nothing is predictable, energies may leave the range of training by ENERGY_FACTOR. All
+# chosen on the synthetic rollouts of tests/test_monitor.py: true ones raise no flag over four horizons.
+BLOCKING_FACTOR, BLOCKING_FLOOR, ENERGY_FACTOR = 10.0, 1e-4, 2.0
+# The data evolve mode by mode if that forecast is this good over a whole training trajectory: half of the
+# amplitude limit, so that training data raise no flag themselves.
+_COHERENT = AMPLITUDE_LIMIT / 2
+# Modes weaker than this part of the strongest have no phase to speak of: rounding, 1e-7 of the strongest,
+# turns them by 1e-4 rad a step. Modes weaker than its square are little more than rounding.
 _STRONG = 1e-3
+# Shells with less of the energy than this are alike: an amplitude of 1e-6, some roundings of float32.
 _FLOOR = 1e-12
+# The smallest energy whose logarithm is taken, far above the smallest float32.
+_TINY = 1e-30
 
 
 class Reference(eqx.Module):
@@ -72,16 +77,96 @@ class Signals(NamedTuple):
     """One number per trajectory. `distance` is 1 at the edge of the training data, `phase_error` is NaN where
     phases are not predictable, and the last three say which faults are there."""
 
-    energy: Float[Array, " batch"]
-    low: Float[Array, " batch"]
-    mid: Float[Array, " batch"]
-    high: Float[Array, " batch"]
-    distance: Float[Array, " batch"]
-    drift: Float[Array, " batch"]
-    phase_error: Float[Array, " batch"]
-    amplitude: Bool[Array, " batch"]
-    blocking: Bool[Array, " batch"]
-    phase: Bool[Array, " batch"]
+    energy: Float[Array | np.ndarray, "*times batch"]
+    low: Float[Array | np.ndarray, "*times batch"]
+    mid: Float[Array | np.ndarray, "*times batch"]
+    high: Float[Array | np.ndarray, "*times batch"]
+    distance: Float[Array | np.ndarray, "*times batch"]
+    drift: Float[Array | np.ndarray, "*times batch"]
+    phase_error: Float[Array | np.ndarray, "*times batch"]
+    amplitude: Bool[Array | np.ndarray, "*times batch"]
+    blocking: Bool[Array | np.ndarray, "*times batch"]
+    phase: Bool[Array | np.ndarray, "*times batch"]
+
+
+class Watch(NamedTuple):
+    """The monitor's memory: the modes at the start, the first step of each of `FAULTS` in each trajectory (0
+    while there was none), and whether one of them ends the rollout."""
+
+    start: Complex[Array | np.ndarray, "batch channels *modes"]
+    first: Int[Array | np.ndarray, "faults batch"]
+    stopped: Bool[Array | np.ndarray, ""]
+
+
+class Monitor(Observer):
+    """Holds every state of a rollout against the training data.
+
+        sgno.rollout(step, u0, 1000, observe=(sgno.Monitor(reference),))
+
+    Its outputs are `Signals`, its memory a `Watch`.
+    """
+
+    reference: Reference
+    stop_on: Bool[Array, " faults"]
+
+    def __init__(self, reference: Reference, *, stop_on: Iterable[str] = ()):
+        """**Arguments:**
+
+        - `reference`: `reference_statistics` of the training data.
+        - `stop_on`: faults of `FAULTS` at which a stream ends.
+        """
+        stop_on = tuple(stop_on)
+        for fault in stop_on:
+            if fault not in FAULTS:
+                raise unknown_name("fault", fault, FAULTS)
+        self.reference = reference
+        self.stop_on = jnp.asarray([fault in stop_on for fault in FAULTS])
+
+    def init(self, u0):
+        start = to_modes(u0, u0.shape[2:])
+        if start.shape[1:] != self.reference.multiplier.shape:
+            raise InputError(
+                f"The states have the shape {u0.shape[1:]}, but the data to watch them by have "
+                f"{(self.reference.multiplier.shape[0], *self.reference.points)}. "
+                "Give data of the same channels and grid."
+            )
+        return Watch(start, jnp.zeros((len(FAULTS), len(u0)), jnp.int32), jnp.asarray(False))
+
+    def __call__(self, memory, t, u):
+        signals = _signals(self.reference, memory.start, t, u)
+        began = (memory.first == 0) & jnp.stack([getattr(signals, fault) for fault in FAULTS])
+        stopped = memory.stopped | jnp.any(began & self.stop_on[:, None])
+        return Watch(memory.start, jnp.where(began, t, memory.first), stopped), signals
+
+    def stops(self, memory):
+        return memory.stopped
+
+
+class Numbers(NamedTuple):
+    """Of each state: `energy`, the mean over the points of the sum over the channels of u²; `max`, the
+    largest |u|; `finite`, whether every value is finite."""
+
+    energy: Float[Array | np.ndarray, "*times batch"]
+    max: Float[Array | np.ndarray, "*times batch"]
+    finite: Bool[Array | np.ndarray, "*times batch"]
+
+
+def numbers_of(u: Float[Array, "batch channels *points"]) -> Numbers:
+    """The numbers of a batch of states."""
+    axes = tuple(range(1, u.ndim))
+    energy = jnp.mean(jnp.sum(jnp.square(u), axis=1), axis=tuple(range(1, u.ndim - 1)))
+    return Numbers(energy, jnp.max(jnp.abs(u), axis=axes), jnp.all(jnp.isfinite(u), axis=axes))
+
+
+class Statistics(Observer):
+    """Its outputs are `Numbers`, its memory the first step at which each trajectory was not finite, or 0."""
+
+    def init(self, u0):
+        return jnp.zeros(len(u0), jnp.int32)
+
+    def __call__(self, memory, t, u):
+        now = numbers_of(u)
+        return jnp.where((memory == 0) & ~now.finite, t, memory), now
 
 
 def _energies(v: Array, points: tuple[int, ...]) -> tuple[Array, Array]:
@@ -89,14 +174,13 @@ def _energies(v: Array, points: tuple[int, ...]) -> tuple[Array, Array]:
     density = jnp.sum(jnp.square(jnp.abs(v)), axis=1) * multiplicity(points).astype(np.float32)
     flat = density.reshape(len(v), -1)
     in_bands = flat @ jnp.asarray(np.stack(bands(points)).reshape(3, -1).T, flat.dtype)
-    shell = np.rint(wavenumber_norm(points)).astype(int).reshape(-1)
-    onto = jnp.asarray(shell[:, None] == np.arange(min(points) // 2 + 1), flat.dtype)
+    in_shells = flat @ jnp.asarray(shells(points), flat.dtype)
     total = jnp.sum(flat, axis=1, keepdims=True)
     # Relative to the whole and never below rounding, so that empty shells are alike everywhere.
-    return in_bands, jnp.log10((flat @ onto) / jnp.maximum(total, 1e-30) + _FLOOR)
+    return in_bands, jnp.log10(in_shells / jnp.maximum(total, _TINY) + _FLOOR)
 
 
-def observe(
+def _signals(
     reference: Reference,
     start: Complex[Array, "batch channels *modes"],
     t: Array | int,
@@ -104,28 +188,28 @@ def observe(
 ) -> Signals:
     """The signals of states after `t` steps from states with the modes `start`."""
     v, weight = to_modes(u, reference.points), multiplicity(reference.points).astype(np.float32)
-    in_bands, shells = _energies(v, reference.points)
+    in_bands, in_shells = _energies(v, reference.points)
     total = jnp.sum(in_bands, axis=1)
     expected = start * _power(reference.multiplier, t)
     size = jnp.abs(expected)
     axes = tuple(range(1, v.ndim))
     strong = (size > _STRONG * jnp.max(size, axis=axes, keepdims=True)) * weight
     power = strong * size**2
-    norm = jnp.maximum(jnp.sum(power, axis=axes), 1e-30)
+    norm = jnp.maximum(jnp.sum(power, axis=axes), _TINY)
     off = jnp.sqrt(jnp.sum(strong * (jnp.abs(v) - size) ** 2, axis=axes) / norm)
     turned = jnp.sum(power * jnp.abs(jnp.angle(v * jnp.conj(expected))), axis=axes) / norm
-    level = jnp.log(jnp.maximum(total, 1e-30))
-    begun = jnp.log(jnp.maximum(jnp.sum(jnp.abs(start) ** 2 * weight, axis=axes), 1e-30))
+    level = jnp.log(jnp.maximum(total, _TINY))
+    begun = jnp.log(jnp.maximum(jnp.sum(jnp.abs(start) ** 2 * weight, axis=axes), _TINY))
     outside = jnp.maximum(
         _outside(level, reference.energy, reference, t),
         _outside(level - begun, reference.ratio, reference, t),
     )
     drift = jnp.where(reference.coherent, off, outside)
     limit = jnp.where(reference.coherent, AMPLITUDE_LIMIT, np.log(ENERGY_FACTOR))
-    share = in_bands[:, 1:] / jnp.maximum(total, 1e-30)[:, None]
+    share = in_bands[:, 1:] / jnp.maximum(total, _TINY)[:, None]
     most = jnp.maximum(BLOCKING_FACTOR * reference.share, BLOCKING_FLOOR)
     phase_error = jnp.where(reference.coherent, turned, jnp.nan)
-    z = (shells - reference.mean) / reference.spread
+    z = (in_shells - reference.mean) / reference.spread
     low, mid, high = in_bands.T
     return Signals(
         energy=total,
@@ -159,15 +243,15 @@ def reference_statistics(trajectories: np.ndarray) -> Reference:
     weight = multiplicity(points).astype(np.float32)
     summarise = jax.jit(lambda u: (to_modes(u, points), *_energies(to_modes(u, points), points)))
     cross = energy = 0.0
-    levels, shares, shells = [], [], []
+    levels, shares, spectra = [], [], []
     for trajectory in trajectories:
         v, in_bands, in_shells = (np.asarray(x) for x in summarise(jnp.asarray(trajectory, jnp.float32)))
         cross = cross + (v[1:] * v[:-1].conj()).sum(axis=0)
         energy = energy + (np.abs(v[:-1]) ** 2).sum(axis=0)
-        total = np.maximum(in_bands.sum(axis=1), 1e-30)
+        total = np.maximum(in_bands.sum(axis=1), _TINY)
         levels.append(np.log(total))
         shares.append((in_bands[:, 1:] / total[:, None]).max(axis=0))
-        shells.append(in_shells)
+        spectra.append(in_shells)
     dynamic = energy > _STRONG**4 * np.max(energy)
     multiplier = np.where(dynamic, cross / np.where(dynamic, energy, 1.0), 0.0).astype(np.complex64)
     worst = max(_forecast_error(multiplier, trajectory, summarise, weight) for trajectory in trajectories)
@@ -175,7 +259,7 @@ def reference_statistics(trajectories: np.ndarray) -> Reference:
     ratio = level - level[:, :1]
     half = level.shape[1] // 2
     rates = (level[:, -1] - level[:, half]) / max(1, level.shape[1] - 1 - half)
-    stacked = np.concatenate(shells)
+    stacked = np.concatenate(spectra)
     mean, spread = stacked.mean(axis=0), np.maximum(stacked.std(axis=0), 0.1)
     distance = np.sqrt((((stacked - mean) / spread) ** 2).mean(axis=1))
     number = lambda x: jnp.asarray(x, jnp.float32)
@@ -200,72 +284,7 @@ def _forecast_error(multiplier: np.ndarray, trajectory: np.ndarray, summarise, w
     v = np.asarray(summarise(jnp.asarray(trajectory[[0, last]], jnp.float32))[0])
     forecast = v[0] * np.asarray(_power(jnp.asarray(multiplier), last))
     norm = lambda x: float(np.sqrt(np.sum(weight * np.abs(x) ** 2)))
-    return norm(v[1] - forecast) / max(norm(v[1]), 1e-30)
-
-
-class Monitor:
-    """Watches states as they come, and remembers when each fault began.
-
-        monitor = Monitor(reference, u0)
-        for t in range(steps):
-            u = step(u)
-            monitor.update(u)
-            if monitor.stopped: break
-
-    States are `(channels, *points)` or `(batch, channels, *points)`.
-    """
-
-    def __init__(
-        self, reference: Reference, u0: Float[Array | np.ndarray, "*state"], *, stop_on: Iterable[str] = ()
-    ):
-        """**Arguments:**
-
-        - `reference`: `reference_statistics` of the training data.
-        - `u0`: the initial state or states.
-        - `stop_on`: faults of `FAULTS` upon which `stopped` becomes true; by default none does.
-        """
-        self.stop_on = tuple(stop_on)
-        if unknown := set(self.stop_on) - set(FAULTS):
-            raise ValueError(f"stop_on has {sorted(unknown)}, but the faults are {FAULTS}.")
-        self.reference = reference
-        self._start = to_modes(self._batch(u0), reference.points)
-        self.step = 0
-        self.first = {fault: np.full(len(self._start), -1) for fault in FAULTS}
-        self.stopped = False
-        self.signals: Signals | None = None
-
-    def update(self, u: Float[Array | np.ndarray, "*state"]) -> list[str]:
-        """Take the next state; returns the faults that began with it, in any trajectory."""
-        self.step += 1
-        self.signals = _observe(self.reference, self._start, jnp.asarray(self.step), self._batch(u))
-        began = []
-        for fault in FAULTS:
-            new = np.asarray(getattr(self.signals, fault)) & (self.first[fault] < 0)
-            self.first[fault] = np.where(new, self.step, self.first[fault])
-            if new.any():
-                began.append(fault)
-        self.stopped = self.stopped or any(fault in self.stop_on for fault in began)
-        return began
-
-    def _batch(self, u) -> Array:
-        u = jnp.asarray(u, jnp.float32)
-        return u[None] if u.ndim == 1 + len(self.reference.points) else u
-
-
-_observe = eqx.filter_jit(observe)
-
-
-def watched(
-    step: Step, u0: Array, num_steps: int, monitor: Monitor, *, chunk: int = 50
-) -> Iterator[np.ndarray]:
-    """The states of a rollout one by one under a monitor, ending early once it has stopped."""
-    batched = jnp.ndim(u0) == 2 + len(monitor.reference.points)
-    for states in stream(step, u0, num_steps, chunk=chunk, batched=batched):
-        for state in states:
-            monitor.update(state)
-            yield state
-            if monitor.stopped:
-                return
+    return norm(v[1] - forecast) / max(norm(v[1]), _TINY)
 
 
 def summary(signals: Signals) -> dict[str, dict[str, int | float | None]]:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sgno.engine import rollout
 from sgno.step import Step, batch, prepare
 
 
@@ -43,13 +44,9 @@ def measure(
     - `iterations`: of the power iteration.
     """
     ready = prepare(step)
-
-    def body(u, now_and_next):
-        now, following = now_and_next
-        u = batch(ready, u)
-        return u, (u, l2(batch(ready, now) - following), l2(u - following))
-
-    _, (states, one_step, error) = jax.lax.scan(body, reference[0], (reference[:-1], reference[1:]))
+    states = rollout(ready, reference[0], len(reference) - 1, batched=True)
+    error = jax.lax.map(lambda pair: l2(pair[0] - pair[1]), (states, reference[1:]))
+    one_step = jax.lax.map(lambda pair: l2(batch(ready, pair[0]) - pair[1]), (reference[:-1], reference[1:]))
     times, samples = reference.shape[0], reference.shape[1]
     at = np.unique(np.linspace(0, times - 2, probes).astype(int))
     sample = np.arange(len(at)) % samples
