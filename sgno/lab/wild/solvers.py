@@ -8,9 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.fft
 from scipy.integrate import solve_ivp
 
 from sgno.errors import InputError
+
+# Its own annotations are of its dispatcher, not of arrays.
+fft: Any = scipy.fft
 
 # ARK4(3)6L[2]SA of Kennedy and Carpenter (Appl. Numer. Math. 44, 2003): fourth order, six stages, its
 # implicit part L-stable with the same diagonal entry in every stage.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import safetensors.numpy
@@ -90,18 +90,35 @@ class Solution:
     dt: np.ndarray | None = None
 
 
+class Box(Protocol):
+    """Where a system is solved and how it is observed."""
+
+    @property
+    def length(self) -> float | tuple[float, ...]:
+        """Of each axis."""
+        ...
+
+
 class System(abc.ABC):
     """An equation with its box and its solver; a frozen dataclass whose fields decide the data."""
 
     dt: float
-    length: tuple[float, ...]
+    box: Box
     channels: ClassVar[tuple[str, ...]] = ("u",)
     # For each axis: "periodic", "dirichlet" or "neumann".
     boundary: ClassVar[tuple[str, ...]] = ("periodic",)
     # Between walls the points are cell centres ("cells") or include both walls ("walls").
     nodes: ClassVar[str] = "cells"
+    # Values at the lower and the upper wall of the channels for which they are not zero.
+    wall_values: ClassVar[Mapping[str, tuple[float, float]]] = {}
     # How an input that depends on time behaves between two frames: "constant" or "linear".
     holds: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def length(self) -> tuple[float, ...]:
+        """Of each axis."""
+        length = self.box.length
+        return length if isinstance(length, tuple) else (length,)
 
     @abc.abstractmethod
     def equation(self) -> Equation:
