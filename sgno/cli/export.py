@@ -18,6 +18,7 @@ TOLERANCE = 1e-5
 class Target(StrEnum):
     """What a step can be exported to."""
 
+    onnx = "onnx"
     stablehlo = "stablehlo"
     torch = "torch"
 
@@ -28,15 +29,19 @@ def export(
         typer.Argument(metavar="WEIGHTS", help="A weights file, a run's folder, or a name of `sgno zoo`."),
     ],
     to: Annotated[
-        Target, typer.Option(help="StableHLO (any model), or a PyTorch module (SGNO, SGNO-X, linear).")
+        Target,
+        typer.Option(help="ONNX or StableHLO (any model), or a PyTorch module (SGNO, SGNO-X, linear)."),
     ],
-    out: Annotated[Path, typer.Option(help="File to write for stablehlo, folder to write for torch.")],
+    out: Annotated[
+        Path, typer.Option(help="File to write for onnx and stablehlo, folder to write for torch.")
+    ],
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     check: Annotated[bool, typer.Option(help="Run the export once and compare it with the model.")] = True,
     json: options.Json = False,
 ):
     """Export a trained model for use without this package.
 
+    onnx: one file for ONNX Runtime on any platform: InferenceSession(file).run(None, {"u": u}).
     stablehlo: one file with program and weights, for any batch: jax.export.deserialize(bytes).call(u).
     torch: a folder with step.py, settings.json and weights.npz, which needs torch and numpy only:
     from step import load; u_next = load()(u).
@@ -49,7 +54,13 @@ def export(
         if not force:
             raise InputError(f"{out} exists already. Choose another name, or add --force to replace it.")
         _remove(out, to)
-    if to is Target.stablehlo:
+    origin = {"weights": weights, **read_provenance(find(weights))}
+    if to is Target.onnx:
+        from sgno.export.onnx import export_onnx
+
+        export_onnx(out, step, step.grid, metadata=origin)
+        difference = _onnx_difference(out, step) if check else None
+    elif to is Target.stablehlo:
         from sgno.export import export_stablehlo
 
         export_stablehlo(out, step, step.grid)
@@ -57,7 +68,7 @@ def export(
     else:
         from sgno.export import export_torch
 
-        export_torch(out, step, step.grid, {"weights": weights, **read_provenance(find(weights))})
+        export_torch(out, step, step.grid, origin)
         difference = _torch_difference(out, step) if check else None
     summary = {
         "weights": weights,
@@ -75,7 +86,7 @@ def export(
 
 def _remove(out: Path, to: Target) -> None:
     """Make way, but only for what an export could have written."""
-    if to is Target.stablehlo and out.is_file():
+    if to is not Target.torch and out.is_file():
         out.unlink()
     elif to is Target.torch and (out / "settings.json").is_file() and (out / "step.py").is_file():
         shutil.rmtree(out)
@@ -102,6 +113,17 @@ def _difference(found, step, u) -> float:
 
     expected = np.asarray(eqx.filter_jit(lambda step, u: batch(prepare(step), u))(step, u))
     return float(np.abs(np.asarray(found) - expected).max() / max(np.abs(expected).max(), 1e-30))
+
+
+def _onnx_difference(out: Path, step) -> float | None:
+    from importlib.util import find_spec
+
+    if find_spec("onnxruntime") is None:
+        return None
+    import onnxruntime
+
+    u = _states(step.grid)
+    return _difference(onnxruntime.InferenceSession(out).run(None, {"u": u})[0], step, u)
 
 
 def _stablehlo_difference(out: Path, step) -> float:
@@ -133,4 +155,4 @@ def _say(difference: float | None, check: bool) -> None:
         text = f"It agrees with the model to {difference:.1e} of the largest value."
         console.print(text if fits else f"[yellow]{text} More than {TOLERANCE:g} was promised.[/yellow]")
     elif check:
-        console.print("It was not compared with the model: torch is not installed here.")
+        console.print("It was not compared with the model: what would run it is not installed here.")
