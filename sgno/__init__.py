@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sgno.solve import Monitor as Monitor
     from sgno.solve import evaluate as evaluate
     from sgno.solve import reference_statistics as reference_statistics
-    from sgno.training import TrainConfig as TrainConfig
+    from sgno.training import TrainResult as TrainResult
     from sgno.training import train as train
     from sgno.weights import save as save
 
@@ -46,7 +46,7 @@ _HOME = {
     "SGNOConfig": "sgno.nn.sgno",
     "SGNOX": "sgno.sgno_x.step",
     "Task": "sgno.lab.tasks",
-    "TrainConfig": "sgno.training",
+    "TrainResult": "sgno.training",
     "count_parameters": "sgno.count",
     "evaluate": "sgno.solve",
     "fit": "sgno.lab.fit",

@@ -1,4 +1,4 @@
-"""Spread seeds or batches over all local devices. One device: everything stays as it is.
+"""Share a batch between all local devices, and on each of them a few states at a time.
 
 The cores of a CPU count as devices where a process asks for it (`use_every_core`): parts of a batch that do
 not talk to each other keep all cores busy, which the parallel loops inside one small operation do not.
@@ -6,6 +6,7 @@ not talk to each other keep all cores busy, which the parallel loops inside one 
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -16,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, PyTree
 
 _AXIS = "devices"
+Loss = Callable[[PyTree, Array], Array]
 
 
 def cores() -> list[int]:
@@ -49,61 +51,62 @@ def local_mesh(count: int) -> Mesh | None:
 
 def replicate(tree: PyTree) -> PyTree:
     """A copy of every array on every device."""
-    return _put_all(tree, PartitionSpec())
-
-
-def shard_seeds(tree: PyTree, num_seeds: int) -> PyTree:
-    """Split the leading seed axis over the devices, if they divide it."""
-    return _put_all(tree, PartitionSpec() if local_mesh(num_seeds) is None else PartitionSpec(_AXIS))
+    return jax.tree.map(lambda leaf: _put(leaf, PartitionSpec()) if eqx.is_array(leaf) else leaf, tree)
 
 
 def shard_batch(order: Array) -> Array:
-    """Split the mini-batches `(updates, [seeds,] batch)` over the devices, if they divide the last axis.
+    """Split the mini-batches `(updates, batch)` over the devices, if their number divides a batch."""
+    return _put(order, PartitionSpec(None, _AXIS) if local_mesh(order.shape[1]) else PartitionSpec())
 
-    Where there are seeds and the devices divide them, their axis is split instead.
+
+def mean_over_chunks(
+    loss: Loss, weights: PyTree, states: Float[Array, "times batch *state"], size: int
+) -> Float[Array, ""]:
+    """The mean of `loss(weights, chunk)` over chunks of `size` states, with its gradient in the weights.
+
+    The gradient of a chunk is taken right after its value and added up, so that memory does not grow with
+    the batch and nothing is computed twice. There is no gradient in `states`.
+
+    **Arguments:**
+
+    - `loss`: a mean over the states that it is given.
+    - `weights`: floating-point arrays.
+    - `states`: the whole batch.
+    - `size`: a divisor of the batch.
     """
-    if order.ndim == 3 and local_mesh(order.shape[1]) is not None:
-        return _put(order, PartitionSpec(None, _AXIS))
-    if local_mesh(order.shape[-1]) is not None:
-        return _put(order, PartitionSpec(*(None,) * (order.ndim - 1), _AXIS))
-    return _put(order, PartitionSpec())
+    times, batch, *state = states.shape
+    if size == batch:
+        return loss(weights, states)
+    chunks = jnp.moveaxis(states.reshape(times, batch // size, size, *state), 1, 0)
+    return _mean(loss, weights, chunks)
 
 
-def seeds_apart(updates: Callable[..., PyTree], num_seeds: int) -> Callable[..., PyTree]:
-    """`updates(state, arrays, data, order, count)` of one seed, for seeds that never meet.
-
-    State and arrays lead with the seeds, the order of the windows and what is recorded have them second.
-    Each device has its own seeds.
-    """
-    mesh = local_mesh(num_seeds)
-    if mesh is None:
-        return _every_seed(updates)
-    own, second, shared = PartitionSpec(_AXIS), PartitionSpec(None, _AXIS), PartitionSpec()
-    # Left to the compiler, devices meet inside an update, where they may wait for each other for ever.
-    return jax.shard_map(
-        _every_seed(updates),
-        mesh=mesh,
-        in_specs=(own, own, shared, second, shared),
-        out_specs=(own, second),
-        check_vma=False,
-    )
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _mean(loss: Loss, weights: PyTree, chunks: Array) -> Array:
+    return jnp.mean(jax.lax.map(lambda chunk: loss(weights, chunk), chunks))
 
 
-def _every_seed(updates: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """All seeds of one device: at once, which fills an accelerator; in turn, which suits a core's cache."""
-    if jax.default_backend() != "cpu":
-        return jax.vmap(updates, in_axes=(0, 0, None, 1, None), out_axes=(0, 1))
+def _mean_and_gradient(loss: Loss, weights: PyTree, chunks: Array):
+    def add(total, chunk):
+        return jax.tree.map(jnp.add, total, jax.value_and_grad(loss)(weights, chunk)), None
 
-    def in_turn(state, arrays, data, order, count):
-        seeds = (state, arrays, jnp.swapaxes(order, 0, 1))
-        state, recorded = jax.lax.map(lambda seed: updates(*seed[:2], data, seed[2], count), seeds)
-        return state, jnp.swapaxes(recorded, 0, 1)
+    zero = (jnp.zeros((), chunks.dtype), jax.tree.map(jnp.zeros_like, weights))
+    value, gradient = jax.lax.scan(add, zero, chunks)[0]
+    count = chunks.shape[0]
+    return value / count, (jax.tree.map(lambda g: g / count, gradient), jnp.zeros_like(chunks))
 
-    return in_turn
+
+def _scaled(loss: Loss, residuals, g: Array):
+    del loss
+    gradient, no_gradient = residuals
+    return jax.tree.map(lambda leaf: g * leaf, gradient), no_gradient
+
+
+_mean.defvjp(_mean_and_gradient, _scaled)
 
 
 def mean_over_devices(
-    loss: Callable[[PyTree, Array], Array], weights: PyTree, states: Float[Array, "times batch *state"]
+    loss: Loss, weights: PyTree, states: Float[Array, "times batch *state"]
 ) -> Float[Array, ""]:
     """The mean of `loss(weights, part)` over the devices, each with its part of the batch.
 
@@ -134,10 +137,6 @@ def map_over_devices(
     split = PartitionSpec(_AXIS)
     mapped = jax.shard_map(f, mesh=mesh, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False)
     return mapped(weights, states)
-
-
-def _put_all(tree: PyTree, spec: PartitionSpec) -> PyTree:
-    return jax.tree.map(lambda leaf: _put(leaf, spec) if eqx.is_array(leaf) else leaf, tree)
 
 
 def _put(x: Array, spec: PartitionSpec) -> Array:

@@ -20,12 +20,12 @@ from sgno.io.layout import parse_layout
 from sgno.io.source import open_source
 from sgno.lab.data.trajectories import _read
 from sgno.lab.job import Job
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.report.frontier import read_frontier
 from sgno.lab.report.page import write_report
 from sgno.lab.report.runs import parse_run
 from sgno.lab.tasks import TASKS, Task, get_task
 from sgno.registry import config_from_json, get_model, with_settings
-from sgno.training.config import TrainConfig
 from sgno.weights import load
 
 Case = Callable[[np.random.Generator], None]

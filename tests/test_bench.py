@@ -134,7 +134,6 @@ def test_figures_and_summary_of_a_partial_run(tmp_path):
     groups = {
         "points-2d": {"records": [record(update(str(n), points=(n, n)), n * n) for n in (32, 64)]},
         "modes-1d": {"records": [record(update("8", settings=(("num_modes", 8),)), 1.0)]},
-        "seeds-1d": {"records": [record(update("2", seeds=2), 1.0)]},
         "update-1d": {
             "records": [record(update("sgno"), 1.0), {"case": {}, "repeats": [], "missing": "torch"}]
         },

@@ -9,10 +9,10 @@ import pytest
 from sgno.io.files import load_arrays
 from sgno.lab.job import Job, run_job
 from sgno.lab.presets import PRESETS
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.lab.tasks import get_task
 from sgno.registry import MODELS, get_model, with_settings
-from sgno.training import TrainConfig
 from sgno.weights import load
 
 REDUCED = {2: {"num_points": 24}, 3: {"num_points": 12}}
@@ -58,13 +58,13 @@ def test_every_model_of_the_registry_runs_and_its_weights_load(name, tmp_path, c
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
     loaded = load(store.weights(job.id))
     from sgno.lab.data.load import load_data
-    from sgno.lab.data.own import start_part
+    from sgno.io.split import excerpt
     from sgno.solve import evaluate
     from sgno.solve.monitor import reference_statistics
 
     data = load_data(job.task, cache)
     # Watched, as the job was: another program rounds differently, and the linear fit's score is rounding.
-    again = evaluate(loaded, data.test, watch=reference_statistics(start_part(data.train)))
+    again = evaluate(loaded, data.test, watch=reference_statistics(excerpt(data.train)))
     assert again.gmean100 == pytest.approx(record["gmean100"], rel=1e-6)
 
 

@@ -40,12 +40,12 @@ from sgno.lab.data.trajectories import load_trajectories
 from sgno.lab.executor import Event, run_study
 from sgno.lab.job import Job, run_job
 from sgno.lab.perform import perform
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.report.runs import read_store
 from sgno.lab.store import Store
 from sgno.lab.tasks import get_task
 from sgno.lab.zoo import build, find, shelf
 from sgno.registry import get_model
-from sgno.training.config import TrainConfig
 
 TASK = get_task("adv1d").with_options(num_points=64, num_train_samples=2, num_test_samples=2, test_steps=8)
 CONV, LINEAR = "Conv;4;1;relu", "linear"

@@ -10,8 +10,8 @@ from own_data import TINY, burgers, fitted, hdf5, invoke
 
 import sgno
 from sgno.errors import InputError
-from sgno.io.split import Split
-from sgno.lab.data.own import OwnTask, describe, load_own, open_files, start_part
+from sgno.io.split import Split, excerpt
+from sgno.lab.data.own import OwnTask, describe, load_own, open_files
 from sgno.lab.fit import plan_fit
 from sgno.nn.normalised import Normalised
 from sgno.weights import flatten, load
@@ -111,5 +111,5 @@ def test_a_large_source_is_read_in_part_alone(place, monkeypatch):
     assert task.streamed and task.num_train_samples == 80
     data = load_own(task, sources)
     assert data.train.shape == (80, *shape[1:]) and data.test.nbytes < 2**28
-    assert start_part(data.train).nbytes < 2**27
+    assert excerpt(data.train).nbytes < 2**27
     assert sum(part.nbytes for part in read) < 10**9

@@ -121,7 +121,7 @@ def test_a_normalised_step_is_the_step_in_other_units(u, tmp_path):
     assert sgno.count_parameters(step) == sgno.count_parameters(step.step)
     save(tmp_path / "w.safetensors", step)
     np.testing.assert_array_equal(load(tmp_path / "w.safetensors")(v[0]), step(v[0]))
-    trained = sgno.train(step, u, sgno.TrainConfig(updates=2, warmup=0), key=jax.random.PRNGKey(0))
+    trained = sgno.train(step, u, updates=2, key=jax.random.PRNGKey(0))
     assert np.isfinite(trained.losses).all()
     with pytest.raises(InputError, match="positive scales"):
         NormalisedConfig(get_model(TINY, 1), [2.0], [0.0])

@@ -38,10 +38,10 @@ from sgno.lab.presets import (
     get_preset,
     preset_rows,
 )
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.lab.tasks import TASKS, get_task
 from sgno.registry import MODELS, get_model
-from sgno.training.config import TrainConfig
 
 
 def jobs_of(preset: str, **choice) -> tuple[Job, ...]:

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 from sgno.lab.job import Job
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.lab.tasks import get_task
 from sgno.registry import get_model
-from sgno.training.config import TrainConfig
 
 TINY = {
     "num_points": 64,

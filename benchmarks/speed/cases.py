@@ -29,7 +29,6 @@ class Case:
     - `points`: the grid.
     - `batch`: states in a batch.
     - `timed_steps`: steps of a rollout per repeat.
-    - `seeds`: networks trained together.
     - `settings`: settings of the model that differ from the registry's.
     """
 
@@ -40,7 +39,6 @@ class Case:
     points: tuple[int, ...]
     batch: int = 20
     timed_steps: int = 1
-    seeds: int = 1
     settings: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -53,6 +51,8 @@ class Case:
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "Case":
         settings = tuple(sorted(content["settings"].items()))
+        # Earlier measurements also say how many networks were trained together: one.
+        content = {name: value for name, value in content.items() if name != "seeds"}
         return Case(**{**content, "points": tuple(content["points"]), "settings": settings})
 
 
@@ -118,7 +118,7 @@ def _two_loops(net: str, points: tuple[int, ...]) -> tuple[Case, ...]:
 
 
 def scaling() -> tuple[Group, ...]:
-    """Time of an SGNO update against points, modes and seeds."""
+    """Time of an SGNO update against points and modes."""
     grids = {1: [64, 256, 1024, 4096], 2: [32, 64, 128, 512], 3: [16, 32, 64]}
     modes = {1: [8, 26, 80], 2: [4, 10, 32], 3: [3, 6, 16]}
     groups = []
@@ -131,9 +131,6 @@ def scaling() -> tuple[Group, ...]:
             for m in counts
         ]
         groups.append(Group(f"modes-{d}d", tuple(cases), repeats=3, seconds=10.0))
-    for d, seeds in {1: (1, 2, 4, 8), 2: (1, 4)}.items():
-        cases = [Case(str(s), "update", "sgno", "sgno", PAPER_POINTS[d], seeds=s) for s in seeds]
-        groups.append(Group(f"seeds-{d}d", tuple(cases), repeats=3, seconds=10.0))
     return tuple(groups)
 
 
@@ -158,11 +155,6 @@ def quick() -> tuple[Group, ...]:
                 Case("our loop", "update", "sgno", fno, points, 4),
                 Case("APEBench's trainer", "update", "trainax", fno, points, 4),
             ),
-            2,
-        ),
-        Group(
-            "seeds-1d",
-            tuple(Case(str(s), "update", "sgno", "sgno", points, 4, seeds=s, settings=small) for s in (1, 2)),
             2,
         ),
     )

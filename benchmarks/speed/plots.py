@@ -78,11 +78,11 @@ def _per_step(record: Mapping[str, Any], seconds: float) -> float:
 
 
 def scaling_plot(groups: Mapping[str, Any], path: Path) -> None:
-    """Time of an SGNO update against points, modes and seeds."""
-    figure = Figure(figsize=(12, 4), layout="constrained")
+    """Time of an SGNO update against points and modes."""
+    figure = Figure(figsize=(8, 4), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, 3)
-    for kind, axis in zip(("points", "modes", "seeds"), axes, strict=True):
+    axes = figure.subplots(1, 2)
+    for kind, axis in zip(("points", "modes"), axes, strict=True):
         for d, colour in zip((1, 2, 3), (OURS, THEIRS, THIRD), strict=True):
             found = sorted((_abscissa(kind, r), r) for r in rows(groups, f"{kind}-{d}d").values())
             if not found:
@@ -94,9 +94,7 @@ def scaling_plot(groups: Mapping[str, Any], path: Path) -> None:
                 # Through the finest grid: measured points above the line on the left are fixed costs.
                 line = [y[-1] * n * math.log2(n) / (x[-1] * math.log2(x[-1])) for n in x]
                 axis.loglog(x, line, ":", color=colour, linewidth=1)
-        axis.set_xlabel(
-            {"points": "grid points", "modes": "modes per half axis", "seeds": "seeds together"}[kind]
-        )
+        axis.set_xlabel({"points": "grid points", "modes": "modes per half axis"}[kind])
         axis.set_ylabel("ms per update")
         axis.grid(True, which="both", alpha=0.2)
         _plain_numbers(axis.yaxis)
@@ -123,7 +121,7 @@ def _abscissa(kind: str, record: Mapping[str, Any]) -> int:
     case = record["case"]
     if kind == "points":
         return math.prod(case["points"])
-    return case["seeds"] if kind == "seeds" else case["settings"]["num_modes"]
+    return case["settings"]["num_modes"]
 
 
 def _save(figure: Figure, path: Path) -> None:

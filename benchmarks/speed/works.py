@@ -68,7 +68,7 @@ def repeat(once: Callable[[], object], tick: Tick) -> None:
     repeat_many(times, tick)
 
 
-def _build(case: Case, seed: int = 0):
+def _build(case: Case):
     """A fresh step for the case."""
     import jax
 
@@ -76,7 +76,7 @@ def _build(case: Case, seed: int = 0):
     from sgno.registry import get_model
 
     config = dataclasses.replace(get_model(case.model, case.num_spatial_dims), **dict(case.settings))
-    return config.build(Grid(1, case.points), key=jax.random.PRNGKey(seed))
+    return config.build(Grid(1, case.points), key=jax.random.PRNGKey(0))
 
 
 def _trajectories(case: Case, batches: int = 1):
@@ -97,10 +97,10 @@ def _trajectories(case: Case, batches: int = 1):
 
 
 def _update(case: Case) -> Callable[[Tick], None]:
-    """The training loop; with several seeds a unit is one update of all of them."""
+    """The training loop."""
     import jax
 
-    from sgno.training import Progress, TrainConfig, train, train_seeds
+    from sgno.training import Progress, train
 
     def work(tick: Tick) -> None:
         done = 0
@@ -110,15 +110,17 @@ def _update(case: Case) -> Callable[[Tick], None]:
             done, before = progress.update, done
             tick(done - before)
 
-        config = TrainConfig(updates=MANY_UPDATES, batch_size=case.batch)
         # As much data as the other side has: PyTorch's update one batch, APEBench's trainer ten to shuffle.
         data = _trajectories(case, 1 if case.model == "sgno" else EPOCH_BATCHES)
-        keys = list(jax.random.split(jax.random.PRNGKey(1), case.seeds))
-        if case.seeds == 1:
-            train(_build(case), data, config, key=keys[0], on_progress=on_progress)
-        else:
-            steps = [_build(case, seed) for seed in range(case.seeds)]
-            train_seeds(steps, data, config, keys=keys, on_progress=on_progress)
+        train(
+            _build(case),
+            data,
+            updates=MANY_UPDATES,
+            batch_size=case.batch,
+            warm_start=False,
+            key=jax.random.PRNGKey(1),
+            on_progress=on_progress,
+        )
 
     return work
 
@@ -131,12 +133,11 @@ def _trainax_update(case: Case) -> Callable[[Tick], None]:
     import apebench
     import equinox as eqx
     import jax
-    import optax
     import trainax
 
     from sgno.nn.apebench_adapter import ApebenchConfig
     from sgno.registry import get_model
-    from sgno.training import TrainConfig
+    from sgno.training import default_optimizer
 
     def work(tick: Tick) -> None:
         before, count, begun = 0, 1, time.perf_counter()
@@ -154,7 +155,7 @@ def _trainax_update(case: Case) -> Callable[[Tick], None]:
 
         trainer = trainax.trainer.SupervisedTrainer(
             _trajectories(case, EPOCH_BATCHES),
-            optimizer=optax.adam(TrainConfig().schedule()),
+            optimizer=default_optimizer(10_000),
             num_training_steps=MANY_UPDATES,
             batch_size=case.batch,
             num_rollout_steps=1,

@@ -26,7 +26,7 @@ _GROUPS = {
         "Grid",
         "count_parameters",
     ),
-    "Training": ("train", "TrainConfig"),
+    "Training": ("train", "TrainResult"),
     "Weights files": ("save", "load"),
     "APEBench": ("register_apebench",),
 }

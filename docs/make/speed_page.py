@@ -34,7 +34,7 @@ def pages(folder: Path) -> dict[str, str | bytes]:
 
 
 def _figure(path: str) -> str:
-    what = "Times of all cases" if "bars" in path else "Time against points, modes and seeds"
+    what = "Times of all cases" if "bars" in path else "Time against points and modes"
     return f"\n![{what}]({path})\n"
 
 

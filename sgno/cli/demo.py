@@ -23,12 +23,12 @@ def demo(
     from sgno.lab.job import Job
     from sgno.lab.live import Board, Watcher
     from sgno.lab.local import LocalProcesses
+    from sgno.lab.recipe import TrainConfig
     from sgno.lab.report import write_report
     from sgno.lab.report.figures.everything import write_figures
     from sgno.lab.store import Store
     from sgno.lab.tasks import get_task
     from sgno.registry import get_model
-    from sgno.training.config import TrainConfig
 
     task, store = get_task(TASK), Store(out).create()
     configs = {name: get_model(name, task.num_spatial_dims) for name in MODELS}

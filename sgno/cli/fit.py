@@ -85,9 +85,9 @@ def fit(
     from sgno.lab.data.trajectories import default_cache
     from sgno.lab.fit import plan_fit
     from sgno.lab.job import run_job
+    from sgno.lab.recipe import TrainConfig
     from sgno.lab.store import Store
     from sgno.lab.tracking import parse_trackers
-    from sgno.training.config import TrainConfig
 
     trackers = parse_trackers(track)
     use_every_core(batch or TrainConfig().batch_size)

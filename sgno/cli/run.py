@@ -48,11 +48,11 @@ def run(
     from sgno.lab.compilation import use_compilation_cache
     from sgno.lab.data.trajectories import default_cache
     from sgno.lab.job import Job, run_job
+    from sgno.lab.recipe import TrainConfig
     from sgno.lab.store import Store
     from sgno.lab.tasks import get_task
     from sgno.lab.tracking import parse_trackers
     from sgno.registry import get_model, with_settings
-    from sgno.training.config import TrainConfig
 
     trackers = parse_trackers(track)
 

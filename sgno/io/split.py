@@ -1,12 +1,18 @@
 """Which trajectories are trained on, which judge a choice, and which are looked at last."""
 
 import dataclasses
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sgno.errors import InputError
 from sgno.io.source import Selection, Source
+
+# Of trajectories that stay on disk: what a start is fitted to, and what is scored, in all and at once.
+_EXCERPT_BYTES = 64 * 2**20
+_SCORED_BYTES = 128 * 2**20
+_SCORED_STATES_BYTES = 16 * 2**20
 
 
 class Part(Source):
@@ -25,8 +31,8 @@ class Part(Source):
         return self._source.origin(int(self._samples[sample]), int(self._times[time]))
 
 
-class Parts(NamedTuple):
-    """The three parts; there is no validation part if there are not trajectories enough."""
+class SplitParts(NamedTuple):
+    """The three parts. Too few trajectories leave no validation part."""
 
     train: Source
     validation: Source | None
@@ -53,7 +59,7 @@ class Split:
                     "of trajectories."
                 )
 
-    def __call__(self, source: Source, test: Source | None = None) -> Parts:
+    def __call__(self, source: Source, test: Source | None = None) -> SplitParts:
         """The parts of a source, or of one and a test part that is given.
 
         **Raises:** `InputError` if nothing would be left to train on or to test on.
@@ -80,9 +86,9 @@ class Split:
             )
         cut = np.split(order, [tested, tested + validated])
         test_part, validation, train = (Part(source, np.sort(part)) for part in cut)
-        return Parts(train, validation if validated else None, test_part)
+        return SplitParts(train, validation if validated else None, test_part)
 
-    def _given(self, source: Source, test: Source) -> Parts:
+    def _given(self, source: Source, test: Source) -> SplitParts:
         if test.shape[2:] != source.shape[2:] or test.shape[1] < 2:
             raise InputError(
                 f"{test.name} has (samples, times, channels, *points) = {test.shape}, but {source.name} has "
@@ -92,9 +98,9 @@ class Split:
         validated = min(_count(self.validation, samples), samples - 1)
         order = np.random.default_rng(self.seed).permutation(samples)
         train, validation = Part(source, np.sort(order[validated:])), Part(source, np.sort(order[:validated]))
-        return Parts(train, validation if validated else None, test)
+        return SplitParts(train, validation if validated else None, test)
 
-    def _in_time(self, source: Source) -> Parts:
+    def _in_time(self, source: Source) -> SplitParts:
         steps = source.shape[1] - 1
         tested, validated = (max(1, _count(part, steps)) for part in (self.test, self.validation))
         validated = validated if self.validation else 0
@@ -107,7 +113,7 @@ class Split:
         one = np.zeros(1, int)
         # Neighbouring parts share a state: it ends the steps of one and begins those of the next.
         validation = Part(source, one, slice(left, left + validated + 1)) if validated else None
-        return Parts(
+        return SplitParts(
             Part(source, one, slice(0, left + 1)), validation, Part(source, one, slice(steps - tested, None))
         )
 
@@ -117,3 +123,29 @@ def _count(part: float | int, of: int) -> int:
     if part >= 1:
         return int(part)
     return max(1, round(part * of)) if part > 0 else 0
+
+
+def excerpt(trajectories: Any) -> Any:
+    """An array as it is; of a source, whole trajectories drawn evenly, as many as memory should hold."""
+    if not isinstance(trajectories, Source):
+        return trajectories
+    samples, times = _fitting(trajectories, _EXCERPT_BYTES)
+    chosen = np.linspace(0, trajectories.shape[0] - 1, samples).astype(int)
+    return trajectories.read(chosen, slice(0, times))
+
+
+def scored_part(part: Source) -> Source:
+    """What is scored of a part that is too large for memory."""
+    samples, times = _fitting(part, _SCORED_BYTES)
+    at_once = max(1, _SCORED_STATES_BYTES // (4 * math.prod(part.shape[2:])))
+    return Part(part, np.arange(min(samples, at_once)), slice(0, times))
+
+
+def _fitting(part: Source, most_bytes: int) -> tuple[int, int]:
+    """How many samples, and how many times of each, fit into some bytes: all times as long as one fits."""
+    samples, times = part.shape[:2]
+    state = 4 * math.prod(part.shape[2:])
+    return (
+        int(np.clip(most_bytes // (times * state), 1, samples)),
+        int(np.clip(most_bytes // state, 2, times)),
+    )

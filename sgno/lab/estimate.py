@@ -15,13 +15,13 @@ import numpy as np
 from sgno.errors import InputError
 from sgno.identify import warm_start
 from sgno.io.files import content_id, read_json, write_json
+from sgno.io.split import excerpt
 from sgno.lab.data.load import load_data
-from sgno.lab.data.own import start_part
 from sgno.lab.executor import Executor
 from sgno.lab.job import TRANSFER_SAMPLES, Job
 from sgno.lab.machine import machine
 from sgno.lab.store import Store
-from sgno.training.loop import Progress, train
+from sgno.training import Progress
 
 # Updates after the compiling one.
 _TIMED_UPDATES = 4
@@ -74,7 +74,7 @@ def measure(job: Job, store: Store, cache: Path) -> Timing:
     start = time.perf_counter()
     data = load_data(job.task, cache)
     key = jax.random.PRNGKey(job.seed)
-    step = warm_start(job.model.build(data.grid, key=key), start_part(data.train), key=key)
+    step = warm_start(job.model.build(data.grid, key=key), excerpt(data.train), key=key)
     marks: list[float] = [time.perf_counter()]
     counts: list[int] = [0]
 
@@ -85,7 +85,7 @@ def measure(job: Job, store: Store, cache: Path) -> Timing:
             raise _Enough
 
     with contextlib.suppress(_Enough):
-        train(step, data.train, job.train, key=key, on_progress=listen)
+        job.train.train(step, data.train, key=key, on_progress=listen)
     compiling = marks[1] - marks[0] if len(marks) > 1 else 0.0
     update = (marks[-1] - marks[1]) / (counts[-1] - counts[1]) if len(marks) > 2 else 0.0
     # Training, scoring and the sample are three programs; the last two have no backward pass.

@@ -20,12 +20,12 @@ from sgno.io.units import Normalise
 from sgno.lab.data.own import OwnSources, OwnTask, describe, load_own, open_files
 from sgno.lab.data.trajectories import Trajectories
 from sgno.lab.job import Job, run_job
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.registry import get_model, with_settings
 from sgno.step import Step
-from sgno.training.batches import num_windows
-from sgno.training.config import TrainConfig
-from sgno.training.loop import Progress
+from sgno.training import Progress
+from sgno.training.feed import num_windows
 from sgno.weights import load
 
 AskedNormalise = Literal["auto", "standard", "scale", "none"]

@@ -19,6 +19,7 @@ from sgno.lab.data.solver import solver
 from sgno.lab.data.trajectories import load_trajectories
 from sgno.lab.job import TAU, Job, run_job
 from sgno.lab.machine import machine, versions
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.lab.tasks import Task
 from sgno.registry import get_model
@@ -26,7 +27,6 @@ from sgno.sgno_x.config import SGNOXConfig
 from sgno.solve.evaluate import evaluate
 from sgno.solve.metrics import HORIZON
 from sgno.step import Step
-from sgno.training.config import TrainConfig
 from sgno.weights import load
 
 MODEL = "sgno-x-start"

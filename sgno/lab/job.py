@@ -23,12 +23,14 @@ from sgno.count import count_parameters
 from sgno.errors import InputError
 from sgno.identify import warm_start
 from sgno.io.files import content_id, finite, new_folder, save_arrays, seal, write_bytes, write_json
+from sgno.io.split import excerpt
 from sgno.io.units import Normalise, choose_units
 from sgno.lab.data.load import id_of_data, load_data, task_from_json
-from sgno.lab.data.own import OwnTask, start_part
+from sgno.lab.data.own import OwnTask
 from sgno.lab.data.trajectories import Trajectories, solver_versions
 from sgno.lab.machine import machine, versions
 from sgno.lab.memory import forget_peak, peak_bytes
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import CURVES, SAMPLE, WEIGHTS, Store
 from sgno.lab.tasks import Task
 from sgno.lab.tracking import METRICS, JsonLines, numbers_of
@@ -38,9 +40,7 @@ from sgno.solve.evaluate import Evaluation, evaluate, sample_reference
 from sgno.solve.metrics import HORIZON, spectral_averages
 from sgno.solve.monitor import reference_statistics, summary
 from sgno.step import Step
-from sgno.training.config import TrainConfig
-from sgno.training.loop import Progress, TrainResult, initial_state, train
-from sgno.training.state import load_checkpoint, save_checkpoint
+from sgno.training import Progress, TrainResult, initial_state, load_checkpoint, save_checkpoint
 from sgno.weights import save
 
 CHECKPOINT_SECONDS = 30.0
@@ -155,13 +155,13 @@ def _run(
     # Drawn in float32 whatever the precision, so that one seed means one start.
     with enable_x64(False):
         step = job.model.build(data.grid, key=init_key)
-        step = warm_start(step, start_part(learned), key=jax.random.fold_in(init_key, 1))
+        step = warm_start(step, excerpt(learned), key=jax.random.fold_in(init_key, 1))
     trained_from = time.perf_counter()
     result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
     if units is not None:
         result = result._replace(step=Normalised(result.step, units.mean, units.scale))
-    watch = reference_statistics(start_part(data.train))
+    watch = reference_statistics(excerpt(data.train))
     scored = evaluate(result.step, data.test, precision=job.train.precision, watch=watch)
     assert scored.signals is not None
     transfer = {str(n): _transfer(job, result.step, n, cache) for n in job.transfer_points}
@@ -197,9 +197,9 @@ def _train(
 ) -> TrainResult:
     """Train with checkpoints, going on from one if the job was interrupted."""
     path, settings = store.checkpoint(job.id), {"job": job.id}
-    state = losses = None
+    optimizer, state, losses = job.train.optimizer(trajectories), None, None
     if path.exists():
-        like = initial_state(step, job.train, key=key)
+        like = initial_state(step, optimizer, key=key, precision=job.train.precision)
         try:
             state, losses = load_checkpoint(path, like, settings)
         except InputError as error:
@@ -221,7 +221,8 @@ def _train(
             saved_at = time.monotonic()
 
     try:
-        return train(step, trajectories, job.train, key=key, state=state, losses=losses, on_progress=remember)
+        resumed = {"optimizer": optimizer, "state": state, "losses": losses}
+        return job.train.train(step, trajectories, key=key, on_progress=remember, **resumed)
     except KeyboardInterrupt:
         if latest:
             save_checkpoint(path, latest[0].state, latest[0].losses, settings)

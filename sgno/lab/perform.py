@@ -11,7 +11,7 @@ from sgno.lab.compilation import forget_programs, use_compilation_cache
 from sgno.lab.estimate import measure
 from sgno.lab.job import Job, run_job
 from sgno.lab.store import Store
-from sgno.training.loop import Progress
+from sgno.training import Progress
 
 Tell = Callable[[str, dict[str, Any]], None]
 

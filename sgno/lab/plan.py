@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from sgno.errors import InputError
 from sgno.lab.job import Job
+from sgno.lab.recipe import TrainConfig
 from sgno.lab.tasks import Task
 from sgno.registry import get_model
-from sgno.training.config import TrainConfig
 
 
 class Row(NamedTuple):

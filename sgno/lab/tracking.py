@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sgno.errors import require, unknown_name
 from sgno.io.files import explained, finite, make_folder, write_bytes
-from sgno.training.loop import Progress
+from sgno.training import Progress
 
 METRICS = "metrics.jsonl"
 

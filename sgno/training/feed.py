@@ -1,11 +1,10 @@
 """Where the loop's data come from: trajectories on the device, or blocks of a source larger than memory.
 
-Either way the loop asks for the data of an update and is given trajectories and the windows into them of
-that update and of those that follow, so that many updates still go in one dispatch.
+Either way the loop asks for the data of an update and gets trajectories, with the windows into them for that
+update and the ones that follow, so that many updates still go in one dispatch.
 """
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -15,30 +14,77 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sgno.devices import replicate
+from sgno.errors import InputError
 from sgno.io.source import Source
-from sgno.training.batches import batch_plan, num_windows
-from sgno.training.config import TrainConfig
 
 # What is read for one block, and the shortest run of states that is worth going to another place for.
 _BLOCK_BYTES = 64 * 2**20
 _RUN_BYTES = 256 * 2**10
 
 
+def num_windows(num_times: int, unroll: int) -> int:
+    """How many windows of `unroll + 1` consecutive states a trajectory holds."""
+    windows = num_times - unroll
+    if windows < 1:
+        raise InputError(
+            f"Trajectories of {num_times} states are too short for unroll={unroll}: it needs {unroll + 1}. "
+            "Use longer trajectories or a smaller unroll."
+        )
+    return windows
+
+
+def batch_plan(
+    num_samples: int, updates: int, batch_size: int, *, key: PRNGKeyArray
+) -> Int[np.ndarray, "updates batch"]:
+    """The window numbers of every mini-batch: a fresh permutation per epoch.
+
+    The keys are split as APEBench's mixer splits them, so that the same seed sees the same
+    batches there and here. A last incomplete batch of an epoch is left out.
+    """
+    batch_size = min(batch_size, num_samples)
+    per_epoch = num_samples // batch_size
+    epochs = -(-updates // per_epoch)
+
+    def one_epoch(key, _):
+        return jax.random.split(key)[0], jax.random.permutation(key, num_samples)
+
+    _, order = jax.lax.scan(one_epoch, key, None, length=epochs)
+    batches = np.asarray(order[:, : per_epoch * batch_size]).reshape(-1, batch_size)
+    return batches[:updates].astype(np.int32)
+
+
+def take_windows(
+    trajectories: Float[Array, "samples times *state"], windows: Int[Array, " batch"], unroll: int
+) -> Float[Array, "window batch *state"]:
+    """The states of each window, time first."""
+    per_trajectory = num_windows(trajectories.shape[1], unroll)
+    sample, start = windows // per_trajectory, windows % per_trajectory
+    return jnp.stack([trajectories[sample, start + t] for t in range(unroll + 1)])
+
+
+class Batching(NamedTuple):
+    """How many updates, of how many windows, of how many steps, in which precision."""
+
+    updates: int
+    batch_size: int = 20
+    unroll: int = 1
+    precision: str = "float32"
+
+
 class Block(NamedTuple):
-    """Trajectories on the device, and the windows into them of each update from the asked one on."""
+    """Trajectories on the device, and the windows into them for each update from the requested one on."""
 
     data: Float[Array, "samples times channels *points"]
-    order: Int[np.ndarray, "updates ..."]
+    order: Int[np.ndarray, "updates batch"]
 
 
 class Resident:
     """All trajectories on the device: one block serves every update."""
 
-    def __init__(self, trajectories: Array | np.ndarray, config: TrainConfig, keys: Sequence[PRNGKeyArray]):
+    def __init__(self, trajectories: Array | np.ndarray, config: Batching, key: PRNGKeyArray):
         self._data = replicate(jnp.asarray(trajectories, config.precision))
         windows = self._data.shape[0] * num_windows(self._data.shape[1], config.unroll)
-        plans = [batch_plan(windows, config.updates, config.batch_size, key=key) for key in keys]
-        self._order = np.stack(plans, axis=1)
+        self._order = batch_plan(windows, config.updates, config.batch_size, key=key)
 
     def at(self, update: int) -> Block:
         return Block(self._data, self._order[update:])
@@ -61,16 +107,14 @@ class Streamed:
     def __init__(
         self,
         source: Source,
-        config: TrainConfig,
-        keys: Sequence[PRNGKeyArray],
-        *,
-        block_bytes: int | None = None,
+        config: Batching,
+        key: PRNGKeyArray,
     ):
-        self._source, self._config, self._keys = source, config, keys
+        self._source, self._config, self._key = source, config, key
         samples, times = source.shape[:2]
         state_bytes = 4 * math.prod(source.shape[2:])
         windows = num_windows(times, config.unroll)
-        states = max((block_bytes or _BLOCK_BYTES) // state_bytes, 1)
+        states = max(_BLOCK_BYTES // state_bytes, 1)
         batch = min(config.batch_size, samples * windows)
         # Long runs read fast; many runs shuffle well. A block has at least as many runs as a batch windows,
         # unless the source itself has not.
@@ -110,7 +154,7 @@ class Streamed:
     def _read(self, number: int) -> np.ndarray:
         """The runs of a block, `(runs, length + unroll, channels, *points)`."""
         epoch, place = divmod(number, self._blocks_per_epoch)
-        shuffled = self._rng(self._keys[0], epoch).permutation(self._source.shape[0] * len(self._starts))
+        shuffled = self._rng(epoch).permutation(self._source.shape[0] * len(self._starts))
         # In the order of the file: the shuffle that matters is that of the windows.
         chosen = np.sort(shuffled[place * self._runs : (place + 1) * self._runs])
         length = self._length + self._config.unroll
@@ -123,21 +167,17 @@ class Streamed:
 
     def _order(self, number: int) -> np.ndarray:
         count = self.updates_per_block * self._batch
-        shuffled = [
-            self._rng(key, number).permutation(self._runs * self._length)[:count].reshape(-1, self._batch)
-            for key in self._keys
-        ]
-        return np.stack(shuffled, axis=1).astype(np.int32)
+        shuffled = self._rng(number).permutation(self._runs * self._length)[:count]
+        return shuffled.reshape(-1, self._batch).astype(np.int32)
 
-    @staticmethod
-    def _rng(key: PRNGKeyArray, number: int) -> np.random.Generator:
-        return np.random.default_rng(np.asarray(jax.random.bits(jax.random.fold_in(key, number), (4,))))
+    def _rng(self, number: int) -> np.random.Generator:
+        return np.random.default_rng(np.asarray(jax.random.bits(jax.random.fold_in(self._key, number), (4,))))
 
 
 def feed(
-    trajectories: Array | np.ndarray | Source, config: TrainConfig, keys: Sequence[PRNGKeyArray]
+    trajectories: Array | np.ndarray | Source, config: Batching, key: PRNGKeyArray
 ) -> Resident | Streamed:
-    """The feed for trajectories in memory or in a source, with one order of windows per key."""
+    """The feed for trajectories in memory or in a source; `key` orders their windows."""
     if isinstance(trajectories, Source):
-        return Streamed(trajectories, config, keys)
-    return Resident(trajectories, config, keys)
+        return Streamed(trajectories, config, key)
+    return Resident(trajectories, config, key)

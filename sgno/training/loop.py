@@ -1,8 +1,9 @@
-"""The training loop: many updates per dispatch, several seeds at once if asked, resumable bit for bit."""
+"""The training loop: any step, any optax optimiser, any loss; resumable bit for bit."""
 
+import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,29 +12,28 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from sgno.devices import (
-    local_mesh,
-    mean_over_devices,
-    replicate,
-    seeds_apart,
-    shard_batch,
-    shard_seeds,
-)
+from sgno.devices import mean_over_chunks, mean_over_devices, replicate, shard_batch
+from sgno.errors import InputError
+from sgno.identify import warm_start as fitted_start
 from sgno.io.source import Source
+from sgno.io.split import excerpt
 from sgno.step import Step, chunk_size, fast_batch, prepare, trainable
-from sgno.training.batches import take_windows
-from sgno.training.chunks import mean_over_chunks
-from sgno.training.config import TrainConfig
-from sgno.training.feed import Resident, Streamed, feed
+from sgno.training.feed import Batching, feed, num_windows, take_windows
 from sgno.training.state import TrainState
+
+Precision = Literal["float32", "float64"]
+Loss = Callable[[Float[Array, "channels *points"], Float[Array, "channels *points"]], Float[Array, ""]]
 
 # The most updates in one dispatch, and how long one should take: progress and Ctrl-C wait for it.
 _MAX_CHUNK = 2000
 _CHUNK_SECONDS = 1.0
+# Keys of updates are numbered from 0.
+_START = 2**31 - 1
+_log = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
-    """What a callback hears after each dispatch. With several seeds, `state` and `losses` lead with them."""
+    """What a callback is told after each dispatch."""
 
     update: int
     updates: int
@@ -46,17 +46,102 @@ class Progress(NamedTuple):
 class TrainResult(NamedTuple):
     """A trained step and how it went. `diverged_at` is the first update with a non-finite loss."""
 
-    step: Step
+    step: Any
     losses: np.ndarray
     state: TrainState
     diverged_at: int | None
     seconds_per_update: float
 
 
-def initial_state(step: Step, config: TrainConfig, *, key: PRNGKeyArray) -> TrainState:
-    """The state before the first update, in the config's precision. `key` orders the mini-batches."""
-    params: PyTree = split(cast(step, jnp.dtype(config.precision)))[0]
-    return TrainState(params, make_optimizer(config).init(params), jnp.zeros((), jnp.int32), key)
+def default_warmup(updates: int) -> int:
+    """A fifth of the updates, at most 2,000: the paper's share at any length."""
+    return min(updates // 5, 2_000)
+
+
+def default_optimizer(
+    updates: int, *, peak_rate: float = 1e-3, warmup: int | None = None
+) -> optax.GradientTransformation:
+    """Adam with a rate that rises linearly to `peak_rate` over the warm-up, then falls to 0 as a cosine."""
+    warmup = default_warmup(updates) if warmup is None else warmup
+    return optax.adam(optax.warmup_cosine_decay_schedule(0.0, peak_rate, warmup, max(updates, warmup + 1)))
+
+
+def train(
+    step: Step,
+    trajectories: Float[Array, "samples times channels *points"] | np.ndarray | Source,
+    *,
+    optimizer: optax.GradientTransformation | None = None,
+    loss: Loss | None = None,
+    updates: int = 10_000,
+    batch_size: int = 20,
+    unroll: int = 1,
+    pushforward: bool = False,
+    noise: float = 0.0,
+    precision: Precision = "float32",
+    warm_start: bool = True,
+    key: PRNGKeyArray,
+    state: TrainState | None = None,
+    losses: np.ndarray | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> TrainResult:
+    """Minimise the one-step (or unrolled) error of a step over all windows of the trajectories.
+
+        result = sgno.train(model, trajectories, optimizer=optax.adam(1e-3), updates=1000, key=key)
+
+    **Arguments:**
+
+    - `step`: any callable with arrays, `(channels, *points) -> (channels, *points)`.
+    - `trajectories`: `(samples, times, channels, *points)`; a `Source` is streamed in blocks.
+    - `optimizer`: any optax optimiser. Default: Adam, its rate warmed up over a fifth of the updates (at most
+        2,000) to 1e-3, then a cosine to 0.
+    - `loss`: `loss(prediction, target)`, a number for one predicted state and its target; what is minimised
+        is its mean over the batch and over the unrolled steps. Default: the mean squared error.
+    - `updates`, `batch_size`: how many updates, and of how many windows each.
+    - `unroll`: train through this many steps; `pushforward` cuts the gradient between them.
+    - `noise`: Gaussian noise added to the input, as a fraction of its standard deviation.
+    - `precision`: of weights and states.
+    - `warm_start`: first fit to the trajectories what least squares can find, for models that know how
+        (`sgno.identify.warm_start`).
+    - `key`: orders the mini-batches and draws the noise.
+    - `state`, `losses`: where an interrupted run stopped; training goes on exactly as if it had not.
+    - `on_progress`: called after each dispatch, about once a second, with the state to checkpoint.
+
+    **Returns:** a `TrainResult`. A diverging loss ends the training and is recorded, never raised.
+
+    **Raises:** `InputError` for a step without arrays, and for data or settings that cannot be trained with.
+    """
+    batching = Batching(updates, batch_size, unroll, precision)
+    _check(step, trajectories, batching, noise)
+    if warm_start:
+        step = fitted_start(step, excerpt(trajectories), key=jax.random.fold_in(key, _START))
+    optimizer = default_optimizer(updates) if optimizer is None else optimizer
+    fresh = initial_state(step, optimizer, key=key, precision=precision)
+    if not jax.tree.leaves(fresh.params) and updates:
+        _log.warning("%s has nothing left to train, so no updates are made.", type(step).__name__)
+        batching = batching._replace(updates=0)
+    elif not updates:
+        _log.info("updates=0: the step is returned as it starts.")
+    if state is not None and jax.tree.structure(state) != jax.tree.structure(fresh):
+        raise InputError(
+            "The state is of another step or optimiser: its arrays differ from those of this training. "
+            "Resume with the step, the optimiser and the key that it was made with."
+        )
+    frozen = split(cast(step, jnp.dtype(precision)))[1]
+    batch_error = _batch_error(loss, unroll, pushforward, noise)
+    state = fresh if state is None else state
+    return _run(state, frozen, trajectories, batching, optimizer, batch_error, losses, on_progress)
+
+
+def initial_state(
+    step: Step,
+    optimizer: optax.GradientTransformation,
+    *,
+    key: PRNGKeyArray,
+    precision: Precision = "float32",
+) -> TrainState:
+    """The state before the first update."""
+    params: PyTree = split(cast(step, jnp.dtype(precision)))[0]
+    return TrainState(params, optimizer.init(params), jnp.zeros((), jnp.int32), key)
 
 
 def split(step: Step) -> tuple[Step, Step]:
@@ -69,215 +154,164 @@ def cast(step: Step, dtype: jnp.dtype) -> Step:
     return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, step)
 
 
-def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
-    return optax.adam(config.schedule())
+def _check(step: Step, trajectories: Any, batching: Batching, noise: float) -> None:
+    """Refuse what cannot be trained, and say what will not work as it was meant."""
+    if not any(map(eqx.is_inexact_array, jax.tree.leaves(step))):
+        raise InputError(
+            f"{getattr(step, '__name__', type(step).__name__)} has no arrays to train. Pass a step that "
+            "holds its weights, such as an equinox.Module."
+        )
+    for name, least in (("updates", 0), ("batch_size", 1), ("unroll", 1)):
+        if getattr(batching, name) < least:
+            raise InputError(f"{name}={getattr(batching, name)} must be at least {least}.")
+    if not 0 <= noise < float("inf"):
+        raise InputError(f"noise={noise} must be zero or positive.")
+    if batching.precision == "float64" and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        raise InputError(
+            "precision='float64' needs JAX's x64 mode. Use it inside `with jax.enable_x64(True):`."
+        )
+    shape = tuple(trajectories.shape)
+    if len(shape) < 4 or 0 in shape:
+        raise InputError(
+            f"Trajectories are (samples, times, channels, *points), but these have shape {shape}."
+        )
+    if not isinstance(trajectories, Source) and not bool(np.isfinite(trajectories).all()):
+        raise InputError(
+            "The trajectories hold values that are not finite. Leave out the samples that diverged."
+        )
+    windows = shape[0] * num_windows(shape[1], batching.unroll)
+    if windows < batching.batch_size and batching.updates:
+        _log.warning(
+            "batch_size=%d is more than there are windows to train on (%d): each update takes all of them.",
+            batching.batch_size,
+            windows,
+        )
 
 
-def train(
-    step: Step,
-    trajectories: Float[Array, "samples times channels *points"] | np.ndarray | Source,
-    config: TrainConfig,
-    *,
-    key: PRNGKeyArray,
-    state: TrainState | None = None,
-    losses: np.ndarray | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> TrainResult:
-    """Minimise the one-step (or unrolled) error of `step` on all windows of the trajectories.
+def _batch_error(loss: Loss | None, unroll: int, pushforward: bool, noise: float):
+    """`error(step, states, key)`: the mean over a batch and over the unrolled steps."""
 
-    **Arguments:**
+    def mean_loss(u: Float[Array, "batch *state"], target: Float[Array, "batch *state"]) -> Float[Array, ""]:
+        if u.shape != target.shape:
+            raise InputError(
+                f"The step maps states of shape {target.shape[1:]} to {u.shape[1:]}. It must keep the shape."
+            )
+        if loss is None:
+            return jnp.mean(jnp.square(u - target))
+        values = jax.vmap(loss)(u, target)
+        if values.ndim != 1:
+            raise InputError(
+                f"The loss returns an array of shape {values.shape[1:]} for one state. Return one number."
+            )
+        return jnp.mean(values)
 
-    - `step`: the step to start from.
-    - `trajectories`: `(samples, times, channels, *points)`; a `Source` is streamed in blocks.
-    - `config`: the protocol.
-    - `key`: orders the mini-batches (and draws the noise, if any).
-    - `state`, `losses`: where an interrupted run stopped; training goes on exactly as if it had not.
-    - `on_progress`: called after each dispatch, about once a second, with the state to checkpoint.
+    def error(
+        step: Step, states: Float[Array, "times batch channels *points"], key: PRNGKeyArray
+    ) -> Float[Array, ""]:
+        step = prepare(step)
+        if noise > 0:
+            u = states[0]
+            states = states.at[0].add(noise * jnp.std(u) * jax.random.normal(key, u.shape, u.dtype))
+        weights, rest = eqx.partition(step, eqx.is_inexact_array)
 
-    **Returns:**
+        def unrolled(weights: PyTree, states: Float[Array, "times batch channels *points"]):
+            step = eqx.combine(weights, rest)
+            u, total = states[0], jnp.zeros((), states.dtype)
+            for target in states[1:]:
+                u = fast_batch(step, u)
+                total = total + mean_loss(u, target)
+                if pushforward:
+                    u = jax.lax.stop_gradient(u)
+            return total / unroll
 
-    A `TrainResult`. A diverging loss ends the training and is recorded, never raised.
-    """
-    step = cast(step, jnp.dtype(config.precision))
-    if state is None:
-        state = initial_state(step, config, key=key)
-    frozen = split(step)[1]
-    with feed(trajectories, config, [state.key]) as data:
-        run = _run(state, frozen, data, config, losses, on_progress)
-    return run.result(eqx.combine(run.state.params, frozen), run.state, run.losses)
+        def part(weights: PyTree, states: Float[Array, "times batch channels *points"]):
+            size = chunk_size(step, states.shape[1], states.shape[3:])
+            return mean_over_chunks(unrolled, weights, states, size)
 
+        return mean_over_devices(part, weights, states)
 
-def train_seeds(
-    steps: Sequence[Step],
-    trajectories: Float[Array, "samples times channels *points"] | np.ndarray | Source,
-    config: TrainConfig,
-    *,
-    keys: Sequence[PRNGKeyArray],
-    on_progress: Callable[[Progress], None] | None = None,
-) -> list[TrainResult]:
-    """Train several steps of one config together, in one program.
-
-    An accelerator that one small network does not fill trains many in the time of one; several devices
-    share the seeds, and a core of a CPU takes its own one after another (`python -m benchmarks.speed seeds`).
-
-    **Returns:**
-
-    One `TrainResult` per step. Training ends early only when every seed has diverged.
-    """
-    steps = [cast(step, jnp.dtype(config.precision)) for step in steps]
-    stack = lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
-    states = [initial_state(step, config, key=key) for step, key in zip(steps, keys, strict=True)]
-    frozen = [split(step)[1] for step in steps]
-    stacked, rest = jax.tree.map(stack, *states), jax.tree.map(stack, *frozen)
-    with feed(trajectories, config, keys) as data:
-        run = _run(stacked, rest, data, config, None, on_progress, seeds=len(steps))
-    results = []
-    # On one device first: a seed taken out of an array that is spread over several would make them all meet.
-    together = jax.device_put(run.state, jax.local_devices()[0])
-    for i, rest in enumerate(frozen):
-        state = jax.tree.map(lambda leaf, i=i: leaf[i], together)
-        results.append(run.result(eqx.combine(state.params, rest), state, run.losses[i]))
-    return results
-
-
-class _Run(NamedTuple):
-    """Where the loop ended; `losses` lead with the seeds if they were mapped."""
-
-    state: TrainState
-    losses: np.ndarray
-    seconds_per_update: float
-
-    def result(self, step: Step, state: TrainState, losses: np.ndarray) -> TrainResult:
-        finite = np.isfinite(losses)
-        diverged_at = None if finite.all() else int(np.argmin(finite))
-        return TrainResult(step, losses, state, diverged_at, self.seconds_per_update)
+    return error
 
 
 def _run(
     state: TrainState,
     frozen: Step,
-    source: Resident | Streamed,
-    config: TrainConfig,
+    trajectories: Array | np.ndarray | Source,
+    batching: Batching,
+    optimizer: optax.GradientTransformation,
+    error: Callable[..., Array],
     losses: np.ndarray | None,
     on_progress: Callable[[Progress], None] | None,
-    *,
-    seeds: int | None = None,
-) -> _Run:
-    """Dispatch after dispatch until the last update or until every loss is non-finite.
-
-    With a number of seeds, state and frozen leaves lead with them.
-    """
-    dispatch = _make_dispatch(config, loss_scale(source.at(0).data, config), seeds)
-    done = int(jnp.max(state.update))
+) -> TrainResult:
+    """Dispatch after dispatch until the last update or until the loss is not finite."""
+    dispatch = _make_dispatch(optimizer, error, batching.unroll)
+    updates, done = batching.updates, int(state.update)
     # Where the first dispatch leaves its result, or the second would have to be compiled again.
-    state, frozen = (shard_seeds(tree, seeds) if seeds else replicate(tree) for tree in (state, frozen))
-
-    history = np.full((config.updates, *((seeds,) if seeds else ())), np.nan)
+    state, frozen = replicate(state), replicate(frozen)
+    history = np.full(updates, np.nan)
     if losses is not None:
         history[:done] = losses[:done]
-    chunk, timed_updates, timed_seconds = 1, 0, 0.0
-    alive = True
-    while done < config.updates and alive:
-        start = time.perf_counter()
-        data, rows = source.at(done)
-        rows = rows if seeds else rows[:, 0]
-        count = min(chunk, len(rows))
-        order = np.zeros((_MAX_CHUNK, *rows.shape[1:]), np.int32)
-        order[:count] = rows[:count]
-        state, recorded = dispatch(state, frozen, data, shard_batch(jnp.asarray(order)), count)
-        recorded = np.asarray(recorded, np.float64)[:count]
-        elapsed = time.perf_counter() - start
-        # The first dispatch compiles, so it says nothing of speed.
-        if chunk > 1:
-            timed_updates, timed_seconds = timed_updates + count, timed_seconds + elapsed
-        chunk = 2 if chunk == 1 else int(np.clip(count * _CHUNK_SECONDS / max(elapsed, 1e-6), 1, _MAX_CHUNK))
-        history[done : done + count] = recorded
-        done += count
-        alive = bool(np.isfinite(recorded[-1]).any())
-        if on_progress is not None:
-            speed = timed_updates / timed_seconds if timed_seconds else 0.0
-            so_far = np.moveaxis(history[:done], 0, -1)
-            on_progress(Progress(done, config.updates, float(recorded[-1].mean()), speed, state, so_far))
-    seconds = timed_seconds / timed_updates if timed_updates else float("nan")
-    return _Run(state, np.moveaxis(history[:done], 0, -1), seconds)
+    chunk, timed_updates, timed_seconds, alive = 1, 0, 0.0, True
+    with feed(trajectories, batching, state.key) as source:
+        while done < updates and alive:
+            start = time.perf_counter()
+            data, rows = source.at(done)
+            count = min(chunk, len(rows))
+            order = np.zeros((_MAX_CHUNK, rows.shape[1]), np.int32)
+            order[:count] = rows[:count]
+            # The count is an array, so that a new count is new data and not a new program.
+            state, recorded = dispatch(
+                state, frozen, data, shard_batch(jnp.asarray(order)), jnp.asarray(count)
+            )
+            history[done : done + count] = np.asarray(recorded, np.float64)[:count]
+            elapsed = time.perf_counter() - start
+            # The first dispatch compiles, so it says nothing of speed.
+            if chunk > 1:
+                timed_updates, timed_seconds = timed_updates + count, timed_seconds + elapsed
+            fitting = int(np.clip(count * _CHUNK_SECONDS / max(elapsed, 1e-6), 1, _MAX_CHUNK))
+            chunk = 2 if chunk == 1 else fitting
+            done += count
+            alive = bool(np.isfinite(history[done - 1]))
+            if on_progress is not None:
+                speed = timed_updates / timed_seconds if timed_seconds else 0.0
+                on_progress(Progress(done, updates, history[done - 1].item(), speed, state, history[:done]))
+    history = history[:done]
+    finite = np.isfinite(history)
+    return TrainResult(
+        step=eqx.combine(state.params, frozen),
+        losses=history,
+        state=state,
+        diverged_at=None if finite.all() else int(np.argmin(finite)),
+        seconds_per_update=timed_seconds / timed_updates if timed_updates else float("nan"),
+    )
 
 
-def loss_scale(data: Float[Array, "samples times *state"], config: TrainConfig) -> float:
-    """What the MSE is multiplied by."""
-    if config.loss == "mse":
-        return 1.0
-    increment = sum(float(jnp.mean(jnp.square(jnp.diff(one, axis=0)))) for one in data) / data.shape[0]
-    return 1 / max(increment, float(np.finfo(np.float32).tiny))
-
-
-def batch_loss(
-    step: Step,
-    states: Float[Array, "times batch channels *points"],
-    config: TrainConfig,
-    *,
-    key: PRNGKeyArray,
-    apart: bool = False,
-) -> Float[Array, ""]:
-    """Mean over the unrolled steps of the mean-squared error.
-
-    The devices share the batch, unless each of them has seeds of its own (`apart`).
-    """
-    step = prepare(step)
-    if config.noise > 0:
-        u = states[0]
-        noise = config.noise * jnp.std(u) * jax.random.normal(key, u.shape, u.dtype)
-        states = states.at[0].add(noise)
-    weights, rest = eqx.partition(step, eqx.is_inexact_array)
-
-    def loss(weights: PyTree, states: Float[Array, "times batch channels *points"]) -> Float[Array, ""]:
-        step = eqx.combine(weights, rest)
-        u, total = states[0], jnp.zeros((), states.dtype)
-        for target in states[1:]:
-            u = fast_batch(step, u)
-            total = total + jnp.mean(jnp.square(u - target))
-            if config.pushforward:
-                u = jax.lax.stop_gradient(u)
-        return total / config.unroll
-
-    def part(weights: PyTree, states: Float[Array, "times batch channels *points"]) -> Float[Array, ""]:
-        return mean_over_chunks(loss, weights, states, chunk_size(step, states.shape[1], states.shape[3:]))
-
-    return part(weights, states) if apart else mean_over_devices(part, weights, states)
-
-
-def _make_dispatch(config: TrainConfig, scale: float, seeds: int | None):
-    """A compiled function that makes `count` updates; `count` is traced, so no length recompiles.
-
-    With a number of seeds its arguments lead with them.
-    """
-    optimizer = make_optimizer(config)
-    apart = seeds is not None and local_mesh(seeds) is not None
-
-    def loss(params, frozen, states, key):
-        return scale * batch_loss(eqx.combine(params, frozen), states, config, key=key, apart=apart)
+def _make_dispatch(optimizer: optax.GradientTransformation, error: Callable[..., Array], unroll: int):
+    """A compiled function that makes `count` updates; `count` is traced, so no length recompiles."""
+    optimizer = optax.with_extra_args_support(optimizer)
 
     def update(state: TrainState, frozen: PyTree, data: Array, windows: Array) -> tuple[TrainState, Array]:
-        states = take_windows(data, windows, config.unroll)
+        states = take_windows(data, windows, unroll)
         key = jax.random.fold_in(state.key, state.update)
-        value, gradient = jax.value_and_grad(loss)(state.params, frozen, states, key)
-        change, moments = optimizer.update(gradient, state.optimizer, state.params)
+
+        def value_of(params: PyTree) -> Array:
+            return error(eqx.combine(params, frozen), states, key)
+
+        value, gradient = jax.value_and_grad(value_of)(state.params)
+        # Line searches and schedules that watch the loss ask for more than the gradient.
+        change, moments = optimizer.update(
+            gradient, state.optimizer, state.params, value=value, grad=gradient, value_fn=value_of
+        )
         params = optax.apply_updates(state.params, change)
-        return TrainState(params, moments, state.update + 1, state.key), value / scale
+        return TrainState(params, moments, state.update + 1, state.key), value
 
     @eqx.filter_jit
     def dispatch(state, frozen, data, order, count):
-        arrays, rest = eqx.partition(frozen, eqx.is_array)
+        def body(i, carry):
+            state, recorded = carry
+            state, value = update(state, frozen, data, order[i])
+            return state, recorded.at[i].set(value)
 
-        def updates(state, arrays, data, order, count):
-            def body(i, carry):
-                state, recorded = carry
-                state, value = update(state, eqx.combine(arrays, rest), data, order[i])
-                return state, recorded.at[i].set(value)
+        return jax.lax.fori_loop(0, count, body, (state, jnp.zeros(len(order), data.dtype)))
 
-            return jax.lax.fori_loop(0, count, body, (state, jnp.zeros(len(order), data.dtype)))
-
-        many = updates if seeds is None else seeds_apart(updates, seeds)
-        return many(state, arrays, data, order, count)
-
-    # An array, so that a new count is new data and not a new program.
-    return lambda state, frozen, data, order, count: dispatch(state, frozen, data, order, jnp.asarray(count))
+    return dispatch

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
@@ -23,11 +25,18 @@ class TrainState(eqx.Module):
 
 def save_checkpoint(path: Path, state: TrainState, losses: np.ndarray, settings: dict[str, Any]) -> None:
     """Write the state and the losses so far, whole or not at all."""
-    save_arrays(path, {"settings": settings}, {**flatten(state), "losses": losses})
+    raw = jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, state)
+    save_arrays(path, {"settings": settings}, {**flatten(raw), "losses": losses})
 
 
 def load_checkpoint(path: Path, like: TrainState, settings: dict[str, Any]) -> tuple[TrainState, np.ndarray]:
     """The state and losses of a checkpoint of the same run.
+
+    **Arguments:**
+
+    - `path`: what `save_checkpoint` wrote.
+    - `like`: a state of the same step and optimiser, from `initial_state`.
+    - `settings`: those that the checkpoint was saved with.
 
     **Raises:** `InputError` if the file is damaged or belongs to other settings.
     """
@@ -37,4 +46,14 @@ def load_checkpoint(path: Path, like: TrainState, settings: dict[str, Any]) -> t
     losses = arrays.pop("losses", None)
     if losses is None:
         raise InputError(f"{path} is not a training checkpoint: it has no losses. Delete it to start afresh.")
-    return unflatten(arrays, like, str(path)), losses
+    raw = jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, like)
+
+    def wrap(leaf, like):
+        return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like)) if _is_key(like) else leaf
+
+    return jax.tree.map(wrap, unflatten(arrays, raw, str(path)), like), losses
+
+
+def _is_key(leaf: Any) -> bool:
+    """Keys of `jax.random.key`, which cannot be written as they are."""
+    return eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

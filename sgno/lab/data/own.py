@@ -1,27 +1,20 @@
 """A task made of the user's own trajectories: described by plain data, loaded whole or left on disk."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from sgno.errors import InputError
 from sgno.io.files import content_id
 from sgno.io.plain import decode
 from sgno.io.source import JoinedSource, Source, open_source, source_keys
-from sgno.io.split import Part, Parts, Split
+from sgno.io.split import Split, SplitParts, scored_part
 from sgno.io.survey import survey
 from sgno.lab.data.trajectories import Trajectories
 
 # Training parts up to this size are held in memory; larger ones are streamed.
 RESIDENT_BYTES = 512 * 2**20
-# Of a streamed source: what a start is fitted to, and what is scored, whole and in states at once.
-_START_BYTES = 64 * 2**20
-_SCORED_BYTES = 128 * 2**20
-_SCORED_STATES_BYTES = 16 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +112,7 @@ def describe(
     """The task of some sources. `streamed` is decided by the size of the training part unless given."""
     parts = split(sources.source, sources.test)
     streamed = parts.train.nbytes > RESIDENT_BYTES if streamed is None else streamed
-    test = _scored(parts.test, streamed)
+    test = scored_part(parts.test) if streamed else parts.test
     return OwnTask(
         name=name,
         content=sources.content(),
@@ -148,38 +141,12 @@ def load_own(task: OwnTask, sources: OwnSources | None = None) -> Trajectories:
             raise InputError(
                 f"{', '.join(task.files)} changed since this run was started. Run `sgno fit` on it again."
             )
-    parts: Parts = task.split(sources.source, sources.test)
+    scored = lambda part: (scored_part(part) if task.streamed else part).read()
+    parts: SplitParts = task.split(sources.source, sources.test)
     return Trajectories(
         id=content_id(task.data_settings()),
         train=parts.train if task.streamed else parts.train.read(),
-        test=_scored(parts.test, task.streamed).read(),
-        validation=None if parts.validation is None else _scored(parts.validation, task.streamed).read(),
+        test=scored(parts.test),
+        validation=None if parts.validation is None else scored(parts.validation),
         moments=survey(parts.train).moments,
-    )
-
-
-def start_part(train: np.ndarray | Source) -> np.ndarray:
-    """What a start is fitted to: everything in memory, or whole trajectories drawn evenly from a source."""
-    if not isinstance(train, Source):
-        return train
-    samples, times = _fitting(train, _START_BYTES)
-    return train.read(np.linspace(0, train.shape[0] - 1, samples).astype(int), slice(0, times))
-
-
-def _scored(part: Source, streamed: bool) -> Source:
-    """What is scored: everything, or of a streamed source as much as memory should hold."""
-    if not streamed:
-        return part
-    samples, times = _fitting(part, _SCORED_BYTES)
-    at_once = max(1, _SCORED_STATES_BYTES // (4 * math.prod(part.shape[2:])))
-    return Part(part, np.arange(min(samples, at_once)), slice(0, times))
-
-
-def _fitting(part: Source, most_bytes: int) -> tuple[int, int]:
-    """How many samples, and times of each, take up to so many bytes: all times as long as one fits."""
-    samples, times = part.shape[:2]
-    state = 4 * math.prod(part.shape[2:])
-    return (
-        int(np.clip(most_bytes // (times * state), 1, samples)),
-        int(np.clip(most_bytes // state, 2, times)),
     )
