@@ -57,8 +57,8 @@ def test_every_model_of_the_registry_runs_and_its_weights_load(name, tmp_path, c
     assert record["gmean100"] is not None and record["params"] > 0
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
     loaded = load(store.weights(job.id))
-    from sgno.lab.data.load import load_data
     from sgno.io.split import excerpt
+    from sgno.lab.data.load import load_data
     from sgno.solve import evaluate
     from sgno.solve.monitor import reference_statistics
 
