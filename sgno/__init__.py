@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sgno.engine import rollout as rollout
     from sgno.engine import stream as stream
     from sgno.grid import Grid as Grid
-    from sgno.lab.apebench_register import register_apebench as register_apebench
+    from sgno.lab.apebench import register_apebench as register_apebench
     from sgno.lab.data import load_trajectories as load_trajectories
     from sgno.lab.fit import Fit as Fit
     from sgno.lab.fit import fit as fit
@@ -56,7 +56,7 @@ _HOME = {
     "load_trajectories": "sgno.lab.data",
     "reference_statistics": "sgno.solve",
     "register_model": "sgno.registry",
-    "register_apebench": "sgno.lab.apebench_register",
+    "register_apebench": "sgno.lab.apebench",
     "rollout": "sgno.engine",
     "save": "sgno.weights",
     "stream": "sgno.engine",

@@ -56,7 +56,7 @@ _KINDS: dict[str, "str | type[ModelConfig]"] = {
     "sgno-x": "sgno.sgno_x.config:SGNOXConfig",
     "linear": "sgno.nn.linear:LinearConfig",
     "cno": "sgno.nn.cno:CNOConfig",
-    "apebench": "sgno.nn.apebench_adapter:ApebenchConfig",
+    "apebench": "sgno.nn.apebench:ApebenchConfig",
     "normalised": "sgno.nn.normalised:NormalisedConfig",
 }
 

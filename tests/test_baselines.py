@@ -15,11 +15,10 @@ import pytest
 from sgno.grid import Grid
 from sgno.identify import warm_start
 from sgno.nn import convolution
-from sgno.nn.apebench_adapter import ApebenchConfig
+from sgno.nn.apebench import ApebenchConfig
 from sgno.nn.cno import CNO, CNOConfig, activate
-from sgno.nn.convolution import periodic_convolution
+from sgno.nn.convolution import periodic_convolution, strided_convolution, transposed_convolution
 from sgno.nn.linear import Linear, LinearConfig
-from sgno.nn.strided_convolution import strided_convolution, transposed_convolution
 from sgno.spectral.resample import interpolation_matrix, resample
 from sgno.step import batch, fast_batch, trainable
 
@@ -116,6 +115,14 @@ def test_no_layer_of_a_batch_is_left_to_the_slow_convolution(network):
     u = jnp.zeros((2, 1, 16))
     assert "conv_general_dilated" in str(jax.make_jaxpr(jax.vmap(step))(u))
     assert "conv_general_dilated" not in str(jax.make_jaxpr(lambda u: fast_batch(step, u))(u))
+
+
+def test_off_the_cpu_a_batch_is_as_apebench_runs_it(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    u = jnp.zeros((2, 1, 16))
+    for config in (ApebenchConfig("UNet;2;1;relu"), TINY):
+        step = config.build(Grid(1, (16,)), key=KEY)
+        assert "conv_general_dilated" in str(jax.make_jaxpr(lambda u, step=step: fast_batch(step, u))(u))
 
 
 def test_seeds_can_be_mapped_around_a_batch():
@@ -298,6 +305,21 @@ def cno(request) -> Case:
     step = config.build(Grid(2, points), key=KEY)
     u = resample(jax.random.normal(KEY, (3, 2, *(7, 5, 3)[: request.param])), points)
     return Case(step, jax.jit(lambda u: batch(step, u)), u)
+
+
+def test_the_fast_batch_of_cno_agrees_in_value_and_gradient(cno):
+    weights, static = eqx.partition(cno.step, trainable(cno.step))
+
+    @jax.jit
+    def both(weights):
+        loss = lambda advance: lambda w: jnp.sum(advance(eqx.combine(w, static), cno.u) ** 2)
+        return tuple(jax.value_and_grad(loss(advance))(weights) for advance in (fast_batch, batch))
+
+    fast, slow = both(weights)
+    for a, b in zip(jax.tree.leaves(fast), jax.tree.leaves(slow), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4 * (np.abs(b).max() + 1e-3))
+    program = str(jax.make_jaxpr(lambda u: fast_batch(cno.step, u))(cno.u))
+    assert "conv_general_dilated" not in program
 
 
 def test_every_weight_of_cno_receives_a_gradient(cno):

@@ -10,7 +10,7 @@ import pytest
 from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.io.source import array_source
-from sgno.nn.apebench_adapter import ApebenchConfig
+from sgno.nn.apebench import ApebenchConfig
 from sgno.training import feed as feed_module
 from sgno.training import train
 from sgno.training.feed import Batching, Resident, Streamed

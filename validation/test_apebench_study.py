@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from apebench_tiny import TINY
 
 import sgno
-from sgno.lab.apebench_register import StateSpaceNetwork
+from sgno.lab.apebench import StateSpaceNetwork
 
 # APEBench and what it stands on warn of their own futures; the numbers are what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -135,7 +135,7 @@ def _trainax_update(case: Case) -> Callable[[Tick], None]:
     import jax
     import trainax
 
-    from sgno.nn.apebench_adapter import ApebenchConfig
+    from sgno.nn.apebench import ApebenchConfig
     from sgno.registry import get_model
     from sgno.training import default_optimizer
 

@@ -1,4 +1,7 @@
-"""Periodic convolution written as matrix products, faster on a CPU than XLA's own.
+"""Periodic convolutions: XLA's own, and as matrix products, which are faster on a CPU.
+
+`periodic_convolution` and its strided and transposed forms have a reverse rule of their own and none for
+forward mode, so they are for `fast_batch`; `xla_convolution` is what a user differentiates.
 
 Inside a loop of updates XLA's convolution reaches a small part of the rate of its matrix product, which
 stays high as long as the operands stay in the cache (`make bench` compares whole updates). So the
@@ -7,10 +10,15 @@ taps of the other axes are summed afterwards (shifted reads). Copies are what co
 gathered along every axis, a thin output summed along every axis, and for equal channels only the last axis
 is summed. Large arrays are worked on slab by slab, and the backward pass gathers again instead of keeping
 the rows.
+
+Convolutions between a grid and one `stride` times coarser do `stride^d` times less work than one on the
+fine grid: the way down computes every `stride`-th point alone, the way up multiplies no inserted zeros. Each
+is the other's transpose.
 """
 
 import itertools
 import math
+from collections.abc import Iterator
 from functools import partial, reduce
 
 import jax
@@ -22,6 +30,17 @@ from jaxtyping import Array, Float
 _SLAB_BYTES = 2**22
 # What a shifted sum costs, measured in copies of as many numbers.
 _SUM_COST = 2.3
+
+
+def xla_convolution(
+    x: Float[Array, "channels batch *points"], w: Float[Array, "channels_out channels_in *kernel"]
+) -> Float[Array, "channels_out batch *points"]:
+    """`periodic_convolution` without dilation by XLA, differentiable in both modes."""
+    check_odd(w)
+    space = "DHW"[3 - (w.ndim - 2) :]
+    padded = _pad(x, tuple(k // 2 for k in w.shape[2:]))
+    layouts = (f"CN{space}", f"OI{space}", f"CN{space}")
+    return lax.conv_general_dilated(padded, w, (1,) * len(space), "VALID", dimension_numbers=layouts)
 
 
 def _pad(x: Array, reach: tuple[int, ...]) -> Array:
@@ -202,3 +221,112 @@ def periodic_convolution(
             f"{x.shape} (channels in, batch, *points)."
         )
     return _convolve(x, w, dilation)
+
+
+def _gather(x: Array, kernel: tuple[int, ...], stride: int) -> Array:
+    """`x_c(stride i + t - centre)` for every tap t: `(taps * C, batch and coarse points)`."""
+    reach = [(0, 0), (0, 0), *((k // 2, k // 2) for k in kernel)]
+    padded = jnp.pad(x, reach, mode="wrap")
+    taps = [
+        padded[(..., *(slice(t, t + n, stride) for t, n in zip(tap, x.shape[2:], strict=True)))]
+        for tap in itertools.product(*map(range, kernel))
+    ]
+    return jnp.concatenate(taps, axis=0).reshape(math.prod(kernel) * len(x), -1)
+
+
+def _taps_of(phase: int, size: int, stride: int) -> Iterator[tuple[int, int]]:
+    """The taps t of one axis that reach a coarse point from `stride i + phase`, and which: `i + shift`."""
+    for t in range(size):
+        if (phase + t - size // 2) % stride == 0:
+            yield t, (phase + t - size // 2) // stride
+
+
+def _scatter(y: Array, stride: int) -> Array:
+    """Sum `(*kernel, channels, B, *coarse)` into the fine grid, whose phases are sums of shifted taps."""
+    d = (y.ndim - 2) // 2
+    kernel, coarse = y.shape[:d], y.shape[d + 2 :]
+    axes = tuple(range(2, 2 + d))
+    phases = []
+    for phase in itertools.product(range(stride), repeat=d):
+        reached = (_taps_of(p, k, stride) for p, k in zip(phase, kernel, strict=True))
+        parts = [jnp.zeros(y.shape[d:], y.dtype)]
+        for choice in itertools.product(*reached):
+            tap, shift = zip(*choice, strict=True)
+            parts.append(jnp.roll(y[tap], [-s for s in shift], axes))
+        phases.append(reduce(jnp.add, parts))
+    fine = jnp.stack(phases).reshape(*(stride,) * d, *y.shape[d:])
+    order = (d, d + 1, *itertools.chain(*((d + 2 + axis, axis) for axis in range(d))))
+    return jnp.transpose(fine, order).reshape(*y.shape[d : d + 2], *(stride * n for n in coarse))
+
+
+def _down(x: Array, w: Array, stride: int) -> Array:
+    if any(n % stride for n in x.shape[2:]):
+        raise ValueError(
+            f"A convolution with stride {stride} needs a multiple of {stride} points along every axis, but "
+            f"the grid has {'x'.join(map(str, x.shape[2:]))}."
+        )
+    check_odd(w)
+    matrix = jnp.moveaxis(w, 1, -1).reshape(len(w), -1)
+    coarse = (n // stride for n in x.shape[2:])
+    return (matrix @ _gather(x, w.shape[2:], stride)).reshape(len(w), x.shape[1], *coarse)
+
+
+def _up(x: Array, w: Array, stride: int) -> Array:
+    check_odd(w)
+    matrix = jnp.moveaxis(w, (0, 1), (-2, -1)).reshape(-1, len(x))
+    y = matrix @ x.reshape(len(x), -1)
+    return _scatter(y.reshape(*w.shape[2:], len(w), *x.shape[1:]), stride)
+
+
+def _down_weights(x: Array, g: Array, w: Array, stride: int) -> Array:
+    """The gradient of `sum(g * down(x, w))` by w."""
+    product = g.reshape(len(g), -1) @ _gather(x, w.shape[2:], stride).T
+    return jnp.moveaxis(product.reshape(len(g), *w.shape[2:], len(x)), -1, 1)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def strided_convolution(
+    x: Float[Array, "channels batch *fine"],
+    w: Float[Array, "channels_out channels_in *kernel"],
+    stride: int,
+) -> Float[Array, "channels_out batch *coarse"]:
+    """y_o(i) = sum_{c, t} w_oc(t) x_c(stride i + t - centre), indices modulo the fine grid.
+
+    **Arguments:**
+
+    - `x`: channels first, then the batch; `stride` divides the points of every axis.
+    - `w`: a kernel with an odd number of taps along each axis.
+    - `stride`: how many fine points lie on a coarse one.
+
+    **Raises:** `ValueError` if `stride` does not divide the points or the kernel has an even number of taps.
+    """
+    return _down(x, w, stride)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def transposed_convolution(
+    x: Float[Array, "channels batch *coarse"],
+    w: Float[Array, "channels_out channels_in *kernel"],
+    stride: int,
+) -> Float[Array, "channels_out batch *fine"]:
+    """y_o(n) = sum_{c, t} w_oc(t) z_c(n + t - centre) with z = x on every `stride`-th point and 0 between.
+
+    **Arguments:** as of `strided_convolution`, with `x` on the coarse grid.
+    """
+    return _up(x, w, stride)
+
+
+def _backward_down(stride: int, residuals, g: Array):
+    x, w = residuals
+    return _up(g, reversed_kernel(w), stride), _down_weights(x, g, w, stride)
+
+
+def _backward_up(stride: int, residuals, g: Array):
+    x, w = residuals
+    # sum(g * up(x, w)) = sum(x * down(g, reversed w))
+    reverse = reversed_kernel(w)
+    return _down(g, reverse, stride), reversed_kernel(_down_weights(g, x, reverse, stride))
+
+
+strided_convolution.defvjp(lambda x, w, stride: (_down(x, w, stride), (x, w)), _backward_down)
+transposed_convolution.defvjp(lambda x, w, stride: (_up(x, w, stride), (x, w)), _backward_up)

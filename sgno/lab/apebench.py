@@ -29,9 +29,9 @@ def register_apebench() -> tuple[str, ...]:
                                 train="one", start_seed=0, num_seeds=1)
 
     - `SGNO;WIDTH;MODES;BLOCKS;gelu`: the paper's network; its activation is the exact GELU.
-    - `SGNOX;TERMS;INNER_STEPS;identity`: SGNO-X with so many products of two learned filters and so many
-        inner steps. APEBench shows a network no data before training, so this one starts at random values:
-        the start from data, which decides its accuracy, is what `sgno run` and `sgno.fit` add.
+    - `SGNOX;TERMS;INNER_STEPS;identity`: SGNO-X with this many products of two learned filters and this
+        many inner steps. APEBench shows a network no data before training, so this one starts at random
+        values: the start from data, which decides its accuracy, is what `sgno run` and `sgno.fit` add.
 
     Calling it again changes nothing.
 

@@ -17,9 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sgno.config import ModelConfig
 from sgno.errors import InputError, require, unknown_name
 from sgno.grid import Grid
-from sgno.nn.convolution import periodic_convolution
-from sgno.nn.strided_convolution import strided_convolution, transposed_convolution
-from sgno.step import cached_states, fast_batch, states_at_once
+from sgno.nn.convolution import periodic_convolution, strided_convolution, transposed_convolution
+from sgno.step import batch, cached_states, fast_batch, states_at_once
 
 # The whole numbers between the name and the activation of each architecture that APEBench ships.
 _NUMBERS = {
@@ -163,6 +162,8 @@ class ApebenchStep(eqx.Module):
 def _(
     step: ApebenchStep, u: Float[Array, "batch channels *points"]
 ) -> Float[Array, "batch channels *points"]:
+    if jax.default_backend() != "cpu":
+        return batch(step, u)
     network = jax.tree.map(_faster, step.network, is_leaf=lambda part: _base(part) is not None)
     return jax.vmap(network)(u)
 
