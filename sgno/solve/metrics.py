@@ -96,7 +96,8 @@ def spectral_errors(
 def energy_spectrum(u: Float[Array, "batch channels *points"]) -> Float[Array, " radius"]:
     """Energy per integer shell of |k|, averaged over the batch; the same for a function on any grid."""
     points = u.shape[2:]
-    density = jnp.sum(jnp.square(jnp.abs(to_modes(u, points))) * multiplicity(points), axis=1)
+    weight = jnp.asarray(multiplicity(points), u.dtype)
+    density = jnp.sum(jnp.square(jnp.abs(to_modes(u, points))) * weight, axis=1)
     return jnp.mean(density.reshape(len(u), -1) @ jnp.asarray(shells(points), density.dtype), axis=0)
 
 

@@ -171,7 +171,7 @@ class Statistics(Observer):
 
 def _energies(v: Array, points: tuple[int, ...]) -> tuple[Array, Array]:
     """The energy in each band, `(batch, 3)`, and its log10 in each integer shell of |k|."""
-    density = jnp.sum(jnp.square(jnp.abs(v)), axis=1) * multiplicity(points).astype(np.float32)
+    density = jnp.sum(jnp.square(jnp.abs(v)), axis=1) * jnp.asarray(multiplicity(points), v.real.dtype)
     flat = density.reshape(len(v), -1)
     in_bands = flat @ jnp.asarray(np.stack(bands(points)).reshape(3, -1).T, flat.dtype)
     in_shells = flat @ jnp.asarray(shells(points), flat.dtype)
@@ -187,7 +187,7 @@ def _signals(
     u: Float[Array, "batch channels *points"],
 ) -> Signals:
     """The signals of states after `t` steps from states with the modes `start`."""
-    v, weight = to_modes(u, reference.points), multiplicity(reference.points).astype(np.float32)
+    v, weight = to_modes(u, reference.points), jnp.asarray(multiplicity(reference.points), u.dtype)
     in_bands, in_shells = _energies(v, reference.points)
     total = jnp.sum(in_bands, axis=1)
     expected = start * _power(reference.multiplier, t)
