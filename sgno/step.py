@@ -12,10 +12,11 @@ every callable, and a model that knows better registers its own version:
 import math
 from collections.abc import Callable
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 Step = Callable[[Array], Array]
@@ -78,3 +79,26 @@ def chunk_size(step: Step, batch_size: int, points: tuple[int, ...]) -> int:
     if limit is None or jax.default_backend() != "cpu":
         return batch_size
     return next(size for size in range(min(limit, batch_size), 0, -1) if batch_size % size == 0)
+
+
+class ParameterCount(NamedTuple):
+    """`params` counts a complex number once, as the paper does for SGNO; `real` counts real numbers."""
+
+    params: int
+    real: int
+
+
+def count_parameters(step: Step) -> ParameterCount:
+    """Floating-point numbers of a step, or of its shapes if it was not built, counted both ways.
+
+    Complex weights are stored as two real arrays named `real` and `imag`: a pair counts once
+    in `params` and twice in `real`. APEBench's baselines count real numbers either way.
+    """
+    leaves = [
+        (path, leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(step)
+        if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+    ]
+    real = sum(leaf.size for _, leaf in leaves)
+    imaginary = sum(leaf.size for path, leaf in leaves if getattr(path[-1], "name", None) == "imag")
+    return ParameterCount(real - imaginary, real)

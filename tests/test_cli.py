@@ -12,11 +12,11 @@ import equinox as eqx
 import jax
 import pytest
 
-from sgno.count import count_parameters
 from sgno.grid import Grid
 from sgno.io.files import load_arrays
 from sgno.lab.store import Store
 from sgno.registry import get_model, with_settings
+from sgno.step import count_parameters
 
 SMALL = [
     "--points",

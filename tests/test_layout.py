@@ -21,7 +21,6 @@ ORDER = [
     "engine",
     "config",
     "registry",
-    "count",
     "nn",
     "sgno_x",
     "weights",
@@ -69,3 +68,4 @@ def test_every_public_name_exists():
         assert getattr(sgno, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         getattr(sgno, "nothing")  # noqa: B009
+    assert {*sgno.__all__, "step", "__version__"} <= set(dir(sgno))

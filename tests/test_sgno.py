@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, expit
 
-from sgno.count import count_parameters
 from sgno.grid import Grid
 from sgno.nn.layer import prepare_layers
 from sgno.nn.sgno import SGNO, SGNOConfig
 from sgno.registry import get_model
 from sgno.spectral import from_retained, phi1, radius, retained_modes
-from sgno.step import batch
+from sgno.step import batch, count_parameters
 
 KEY = jax.random.PRNGKey(0)
 SMALL = {

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from jax import enable_x64
 
-from sgno.count import count_parameters
 from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.identify import warm_start
@@ -24,7 +23,7 @@ from sgno.sgno_x.tableau import Tableau
 from sgno.sgno_x.trapping import enter, project
 from sgno.solve.explain import explain
 from sgno.spectral import mode_shape, phi3, to_modes, to_points, wavenumbers
-from sgno.step import batch, prepare, trainable
+from sgno.step import batch, count_parameters, prepare, trainable
 
 KEY = jax.random.key(0)
 N = 32

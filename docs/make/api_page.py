@@ -11,23 +11,31 @@ Equinox module, a frozen dataclass or a function; `key` is always a keyword. Sha
 writes them.
 """
 _GROUPS = {
-    "Load, run and score": ("load", "rollout", "evaluate", "Evaluation"),
+    "Load, run and score": ("load", "save", "rollout", "stream", "evaluate", "Evaluation"),
     "Your own data": ("fit", "Fit"),
     "Watching long runs": ("Monitor", "reference_statistics"),
     "Tasks and data": ("get_task", "Task", "load_trajectories"),
     "Models": (
         "get_model",
+        "register_model",
+        "ModelConfig",
+        "Grid",
         "SGNO",
         "SGNOConfig",
         "SGNOX",
+        "SGNOXConfig",
         "Linear",
+        "LinearConfig",
         "CNO",
-        "Step",
-        "Grid",
+        "CNOConfig",
+        "ApebenchConfig",
+        "Normalised",
+        "NormalisedConfig",
         "count_parameters",
     ),
-    "Training": ("train", "TrainResult"),
-    "Weights files": ("save", "load"),
+    "Training": ("train", "TrainResult", "warm_start"),
+    "Speed": ("prepare", "batch"),
+    "Errors": ("InputError",),
     "APEBench": ("register_apebench",),
 }
 _REST = "Further names"

@@ -43,9 +43,9 @@ def _rows(dims: list[int]) -> list[dict]:
     import equinox as eqx
     import jax
 
-    from sgno.count import count_parameters
     from sgno.grid import Grid
     from sgno.registry import MODELS
+    from sgno.step import count_parameters
 
     points = {1: (160,), 2: (64, 64), 3: (32, 32, 32)}
     rows = []

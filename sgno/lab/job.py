@@ -19,7 +19,6 @@ import numpy as np
 from jax import enable_x64
 
 from sgno.config import ModelConfig
-from sgno.count import count_parameters
 from sgno.errors import InputError
 from sgno.identify import warm_start
 from sgno.io.files import content_id, finite, new_folder, save_arrays, seal, write_bytes, write_json
@@ -39,7 +38,7 @@ from sgno.registry import config_from_json
 from sgno.solve.evaluate import Evaluation, evaluate, sample_reference
 from sgno.solve.metrics import HORIZON, spectral_averages
 from sgno.solve.monitor import reference_statistics, summary
-from sgno.step import Step
+from sgno.step import Step, count_parameters
 from sgno.training import Progress, TrainResult, initial_state, load_checkpoint, save_checkpoint
 from sgno.weights import save
 

@@ -1,0 +1,43 @@
+from sgno import nn as nn
+from sgno import spectral as spectral
+from sgno import step as step
+from sgno import weights as weights
+from sgno.config import ModelConfig as ModelConfig
+from sgno.engine import rollout as rollout
+from sgno.engine import stream as stream
+from sgno.errors import InputError as InputError
+from sgno.grid import Grid as Grid
+from sgno.identify import warm_start as warm_start
+from sgno.lab.apebench import register_apebench as register_apebench
+from sgno.lab.data import load_trajectories as load_trajectories
+from sgno.lab.fit import Fit as Fit
+from sgno.lab.fit import fit as fit
+from sgno.lab.tasks import Task as Task
+from sgno.lab.tasks import get_task as get_task
+from sgno.lab.zoo import load as load
+from sgno.nn.apebench import ApebenchConfig as ApebenchConfig
+from sgno.nn.cno import CNO as CNO
+from sgno.nn.cno import CNOConfig as CNOConfig
+from sgno.nn.linear import Linear as Linear
+from sgno.nn.linear import LinearConfig as LinearConfig
+from sgno.nn.normalised import Normalised as Normalised
+from sgno.nn.normalised import NormalisedConfig as NormalisedConfig
+from sgno.nn.sgno import SGNO as SGNO
+from sgno.nn.sgno import SGNOConfig as SGNOConfig
+from sgno.registry import get_model as get_model
+from sgno.registry import register_model as register_model
+from sgno.sgno_x import SGNOX as SGNOX
+from sgno.sgno_x import SGNOXConfig as SGNOXConfig
+from sgno.solve import Evaluation as Evaluation
+from sgno.solve import Monitor as Monitor
+from sgno.solve import evaluate as evaluate
+from sgno.solve import reference_statistics as reference_statistics
+from sgno.step import batch as batch
+from sgno.step import count_parameters as count_parameters
+from sgno.step import prepare as prepare
+from sgno.training import TrainResult as TrainResult
+from sgno.training import train as train
+from sgno.weights import save as save
+
+__all__: list[str]
+__version__: str
