@@ -53,7 +53,7 @@ class ModelEntry:
 # By name, or the class itself if a user registered it.
 _KINDS: dict[str, "str | type[ModelConfig]"] = {
     "sgno": "sgno.nn.sgno:SGNOConfig",
-    "sgno-x": "sgno.sgno_x.config:SGNOXConfig",
+    "sgno-x": "sgno.sgno_x:SGNOXConfig",
     "linear": "sgno.nn.linear:LinearConfig",
     "cno": "sgno.nn.cno:CNOConfig",
     "apebench": "sgno.nn.apebench:ApebenchConfig",
@@ -117,8 +117,6 @@ _ENTRIES = (
                "ablation", "sgno-x", "sgno-x", _always(start="random")),
     ModelEntry("sgno-x-onestage", "no second stage",
                "ablation", "sgno-x", "sgno-x", _always(second_stage=False)),
-    ModelEntry("sgno-x-latent", "latent copies are carried, not the state",
-               "ablation", "sgno-x", "sgno-x", _always(carry="latent")),
     ModelEntry("sgno-x-noclosure", "no products",
                "ablation", "sgno-x", "sgno-x", _always(closure="none")),
     ModelEntry("sgno-x-untrapped", "no trapping set",

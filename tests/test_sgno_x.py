@@ -13,13 +13,13 @@ from jax import enable_x64
 
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.identify import warm_start
-from sgno.identify.start import split
-from sgno.sgno_x import SGNOX, PreparedSGNOX, SGNOXConfig, TrappingSet, Weights
+from sgno.identify import start_from_data, warm_start
+from sgno.identify.pairs import split
+from sgno.registry import config_from_json
+from sgno.sgno_x import SGNOX, Multipliers, ResolvedSGNOXConfig, Scheme, SGNOXConfig, TrappingSet
 from sgno.sgno_x.closure import Terms
-from sgno.sgno_x.generator import Generator, Growth
+from sgno.sgno_x.multipliers import Growth, Rates
 from sgno.sgno_x.symbols import symbol
-from sgno.sgno_x.tableau import Tableau
 from sgno.sgno_x.trapping import enter, project
 from sgno.solve.explain import explain
 from sgno.spectral import mode_shape, phi3, to_modes, to_points, wavenumbers
@@ -56,10 +56,10 @@ def rollout(step, u: np.ndarray, steps: int) -> np.ndarray:
     return np.moveaxis(np.concatenate([u[None], later]), 0, 1)
 
 
-def true_weights(L: np.ndarray, P: np.ndarray, D: np.ndarray, dtype=jnp.complex64) -> Weights:
-    """Given symbols as weights, without growth, forcing or trapping set."""
+def true_multipliers(L: np.ndarray, P: np.ndarray, D: np.ndarray, dtype=jnp.complex64) -> Multipliers:
+    """Given symbols as multipliers, without growth, forcing or trapping set."""
     real = jnp.zeros((), dtype).real.dtype
-    return Weights(
+    return Multipliers(
         Lambda=jnp.asarray(L, dtype),
         m=jnp.zeros(L.shape, real),
         K=None,
@@ -69,6 +69,12 @@ def true_weights(L: np.ndarray, P: np.ndarray, D: np.ndarray, dtype=jnp.complex6
         T=jnp.ones(L.shape, dtype),
         r=None,
     )
+
+
+def step_of(w: Multipliers, terms: Terms, *, inner_steps: int = 1, stages: int = 2):
+    """A step with these multipliers, as a plain function of one state."""
+    scheme = Scheme(w, terms, (N,), inner_steps=inner_steps, stages=stages)
+    return lambda u: to_points(scheme.advance(scheme.enter(u[None]), inner_steps), (N,))[0]
 
 
 def burgers(dt: float, nu: float = 0.02, dispersion: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -82,9 +88,8 @@ def burgers_step(
 ):
     terms = Terms((("0:1", "0:1"),))
     L, P = burgers(dt, dispersion=dispersion)
-    D = terms.start((N,), (9,))
-    weights = true_weights(L, P, D, dtype)
-    return PreparedSGNOX(weights, terms, Grid(1, (N,)), inner_steps=inner_steps, stages=stages)
+    w = true_multipliers(L, P, terms.filters((N,), (9,)), dtype)
+    return step_of(w, terms, inner_steps=inner_steps, stages=stages)
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +108,8 @@ def test_damping_is_never_negative_and_growth_never_above_one(scale):
         return jnp.asarray(scale * rng.normal(size=x.shape), jnp.float32) if eqx.is_inexact_array(x) else x
 
     start = np.zeros((2, 9), complex)
-    generator, growth = jax.tree.map(wild, (Generator(start, 1.0, real=False), Growth(start, 1.0)))
-    Lambda, m = generator(), growth()
+    rates, growth = jax.tree.map(wild, (Rates(start, 1.0, real=False), Growth(start, 1.0)))
+    Lambda, m = rates(), growth()
     assert np.all(np.real(Lambda) <= 0)
     assert np.all(np.abs(np.exp(np.asarray(Lambda, complex))) <= 1)
     assert np.all(m >= 0) and np.all(m <= 1)
@@ -112,7 +117,7 @@ def test_damping_is_never_negative_and_growth_never_above_one(scale):
 
 def test_the_carry_is_nonexpansive():
     step = SGNOXConfig(closure="none", forcing=False).build(Grid(1, (N,)), key=KEY)
-    wild = Generator(np.random.default_rng(1).normal(size=(1, 17)) + 3j, 1.0, real=False)
+    wild = Rates(np.random.default_rng(1).normal(size=(1, 17)) + 3j, 1.0, real=False)
     step = eqx.tree_at(lambda s: (s.generator, s.trapping), step, (wild, None), is_leaf=lambda x: x is None)
     a, b = (jax.random.normal(key, (8, 1, N)) for key in jax.random.split(KEY))
     apart = jnp.linalg.norm((batch(step, a) - batch(step, b)).reshape(8, -1), axis=1)
@@ -177,14 +182,15 @@ def test_without_a_trapping_set_the_same_step_blows_up():
     assert not np.isfinite(rollout(step, smooth(KEY, points=(8,), modes=2), 50)).all()
 
 
-def test_phi3_and_the_tableau_satisfy_their_order_conditions():
+def test_phi3_and_the_scheme_satisfy_their_order_conditions():
     z = np.array([0, 1e-4, -0.3 + 0.2j, 1j, -1.49, -1.51 + 0.1j, 3j, -40 + 5j])
     mean = np.exp(2j * np.pi * (np.arange(64) + 0.5) / 64)
     around = z[:, None] + mean
     exact = ((np.exp(around) - 1 - around - around**2 / 2) / around**3).mean(1)
     np.testing.assert_allclose(phi3(jnp.asarray(z, jnp.complex64)), exact, rtol=2e-5, atol=1e-7)
-    tableau = Tableau(jnp.zeros((1, 1), jnp.complex64), inner_steps=1, stages=4)
-    np.testing.assert_allclose([tableau.middle[0, 0], tableau.last[0, 0]], [1 / 3, 1 / 6], rtol=1e-5)
+    nothing = true_multipliers(np.zeros((1, 17)), np.zeros((1, 0, 17)), np.zeros((0, 17)))
+    scheme = Scheme(nothing, Terms(()), (N,), inner_steps=1, stages=4)
+    np.testing.assert_allclose([scheme.middle[0, 0], scheme.last[0, 0]], [1 / 3, 1 / 6], rtol=1e-5)
 
 
 def test_two_stages_with_the_true_symbols_are_etdrk2():
@@ -206,27 +212,58 @@ def test_order_of_accuracy(stages, order, dispersion):
             step = burgers_step(
                 0.4, inner_steps=inner_steps, stages=stages, dispersion=dispersion, dtype=jnp.complex128
             )
-            return np.asarray(jax.jit(step.__call__)(u))
+            return np.asarray(jax.jit(step)(u))
 
         truth = result(512, stages=4)
         coarse, fine = (np.abs(result(s) - truth).max() for s in (16, 32))
     assert abs(np.log2(coarse / fine) - order) < 0.25
 
 
-def test_the_start_recovers_a_linear_equation_exactly():
+@pytest.mark.parametrize(("stages", "order"), [(1, 1), (2, 2), (4, 4)])
+@pytest.mark.parametrize("turn", [0.0, 1.5])
+def test_order_of_accuracy_against_a_dense_exponential(stages, order, turn):
+    """Two coupled channels with a forcing, whose exact step is one exponential of a small matrix per mode:
+    the scheme treats rates exactly and coupling and forcing as a closure. Damping alone, and with phases."""
+    rng = np.random.default_rng(0)
+    k = np.arange(17)
+    L = np.stack([-0.1 * k, -0.4 - 0.05 * k]) + 1j * turn * np.stack([0.2 * k, np.cos(k)])
+    coupling = np.array([[0, 1.0], [-0.7, 0]])
+    f = rng.normal(size=(2, 17)) + 0j
+    v = np.fft.rfft(rng.normal(size=(1, 2, N)), norm="forward")
+    exact = np.zeros((2, 17), complex)
+    for i in range(17):
+        # The forcing is the state of a third, constant channel.
+        A = np.zeros((3, 3), complex)
+        A[:2, :2], A[:2, 2] = np.diag(L[:, i]) + coupling, f[:, i]
+        values, vectors = np.linalg.eig(A)
+        whole = vectors @ np.diag(np.exp(values)) @ np.linalg.inv(vectors)
+        exact[:, i] = (whole @ np.array([*v[0, :, i], 1]))[:2]
+    with enable_x64(True):
+        w = dataclasses.replace(
+            true_multipliers(L, np.zeros((2, 0, 17)), np.zeros((0, 17)), jnp.complex128),
+            K=jnp.asarray(np.broadcast_to(coupling[..., None], (2, 2, 17)), jnp.complex128),
+            f=jnp.asarray(f, jnp.complex128),
+        )
+
+        def error(inner_steps):
+            scheme = Scheme(w, Terms(()), (N,), inner_steps=inner_steps, stages=stages)
+            return np.abs(np.asarray(scheme.advance(jnp.asarray(v), inner_steps))[0] - exact).max()
+
+        slope = np.log2(error(16) / error(32))
+    assert abs(slope - order) < 0.2
+
+
+def test_the_start_recovers_a_linear_equation_exactly(caplog):
     ik = symbol("d0", (N,))
     L = (-0.3 * ik + 0.01 * ik**2 + 0.002 * ik**3)[None]
-    exact = PreparedSGNOX(
-        true_weights(L, np.zeros((1, 0, 17)), np.zeros((0, 17))),
-        Terms(()),
-        Grid(1, (N,)),
-        inner_steps=1,
-        stages=1,
-    )
+    exact = step_of(true_multipliers(L, np.zeros((1, 0, 17)), np.zeros((0, 17))), Terms(()), stages=1)
     data = rollout(exact, smooth(KEY, samples=10), 15)
-    step = warm_start(SGNOXConfig().build(Grid(1, (N,)), key=KEY), data, key=KEY)
+    with caplog.at_level("INFO", logger="sgno.identify.start"):
+        found = start_from_data(SGNOXConfig().build(Grid(1, (N,)), key=KEY), data, key=KEY)
+    step = found.step
     assert step.config.terms == () and not step.config.forcing
-    w = step.weights()
+    assert found.no_products and "the step is linear" in caplog.text
+    w = step.multipliers()
     np.testing.assert_allclose(np.asarray(w.Lambda + w.m)[0, 1:5], L[0, 1:5], atol=2e-6)
     u = smooth(jax.random.key(5), samples=3)
     np.testing.assert_allclose(rollout(step, u, 60), rollout(exact, u, 60), atol=5e-5)
@@ -252,10 +289,8 @@ def test_forcing_is_found_when_there_is_one():
     f = np.zeros((1, 17), complex)
     f[0, 2] = 0.02
     terms = Terms((("0:1", "0:1"),))
-    weights = dataclasses.replace(
-        true_weights(L, P, terms.start((N,), (9,))), f=jnp.asarray(f, jnp.complex64)
-    )
-    forced = PreparedSGNOX(weights, terms, Grid(1, (N,)), inner_steps=1, stages=2)
+    w = true_multipliers(L, P, terms.filters((N,), (9,)))
+    forced = step_of(dataclasses.replace(w, f=jnp.asarray(f, jnp.complex64)), terms)
     data = rollout(forced, smooth(KEY, samples=12), 20)
     step = warm_start(SGNOXConfig().build(Grid(1, (N,)), key=KEY), data, key=KEY)
     assert step.config.forcing
@@ -272,12 +307,11 @@ def test_two_coupled_channels_and_a_cubic_term():
     P[0, 0], P[1, 0] = -0.1, -0.05
     K = np.zeros((2, 2, 17), complex)
     K[0, 1], K[1, 0] = 0.1, -0.1
-    weights = true_weights(np.repeat(L, 2, axis=0), P, terms.start((N,), (9,)))
-    weights = dataclasses.replace(weights, K=jnp.asarray(K, jnp.complex64))
-    exact = PreparedSGNOX(weights, terms, Grid(2, (N,)), inner_steps=1, stages=2)
+    w = true_multipliers(np.repeat(L, 2, axis=0), P, terms.filters((N,), (9,)))
+    exact = step_of(dataclasses.replace(w, K=jnp.asarray(K, jnp.complex64)), terms)
     data = rollout(exact, smooth(KEY, channels=2, samples=16), 20)
     step = warm_start(SGNOXConfig().build(Grid(2, (N,)), key=KEY), data, key=KEY)
-    assert ("0:1", "1:1", "1:1") in (step.config.terms or ())
+    assert ("0:1", "1:1", "1:1") in step.config.terms
     u = smooth(jax.random.key(5), channels=2, samples=3)
     np.testing.assert_allclose(rollout(step, u, 20), rollout(exact, u, 20), atol=2e-3)
 
@@ -304,7 +338,6 @@ def _padded(v: np.ndarray, modes: int) -> jnp.ndarray:
         {"start": "linear"},
         {"start": "random"},
         {"generator": "real"},
-        {"carry": "latent"},
         {"closure": "none"},
         {"second_stage": False},
         {"trapping": False},
@@ -333,7 +366,8 @@ def test_what_the_data_filled_in_is_in_the_config(burgers_start):
     config = SGNOXConfig(
         **{k: v for k, v in json.loads(json.dumps(step.config.to_json())).items() if k != "kind"}
     )
-    assert config == step.config
+    assert isinstance(step.config, ResolvedSGNOXConfig) and not step.open_choices
+    assert config.resolve(step.grid) == step.config
     like = eqx.filter_eval_shape(lambda: config.build(step.grid, key=jax.random.key(1)))
     shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree) if hasattr(x, "shape")]
     assert shapes(like) == shapes(step)
@@ -343,7 +377,6 @@ def test_what_the_data_filled_in_is_in_the_config(burgers_start):
 
 def test_parameters_are_counted_once_and_twice(burgers_start):
     step, _ = burgers_start
-    assert step.config.cutoff is not None
     factors, kept = len(step.terms.factors), 1 + step.config.cutoff[0]
     modes = int(np.prod(mode_shape((N,))))
     complex_numbers = 3 * modes + factors * kept  # Lambda, P, gain and the filters
@@ -375,6 +408,21 @@ def test_bad_settings_are_refused(settings, message):
         SGNOXConfig(**settings)
 
 
+def test_settings_of_version_0_1_are_read_but_a_latent_carry_is_not_built():
+    """Ids of stored jobs are hashes of this JSON."""
+    stored = {
+        "kind": "sgno-x", "start": "data", "generator": "complex", "carry": "state", "closure": "products",
+        "degree": 3, "max_terms": None, "second_stage": True, "stages": None, "inner_steps": None,
+        "forcing": None, "trapping": True, "margin": 4.0, "updates": "protocol", "terms": None,
+        "cutoff": None,
+    }  # fmt: skip
+    assert SGNOXConfig().to_json() == stored
+    latent = config_from_json({**stored, "carry": "latent"})
+    assert latent.to_json()["carry"] == "latent"
+    with pytest.raises(InputError, match="an ablation of version"):
+        latent.build(Grid(1, (8,)), key=KEY)
+
+
 def test_bad_data_is_refused():
     step = SGNOXConfig().build(Grid(1, (8,)), key=KEY)
     with pytest.raises(InputError, match="at least two times"):
@@ -388,6 +436,5 @@ def test_bad_data_is_refused():
 def test_a_choice_is_judged_on_states_that_were_not_fitted():
     trajectories = np.arange(10 * 6 * 8, dtype=np.float32).reshape(10, 6, 1, 8)
     pairs = split(trajectories)
-    fitted, judged = (pairs.part(held=held) for held in (False, True))
-    assert len(fitted[0]) and len(judged[0])
-    assert not np.isin(np.concatenate(judged), np.concatenate(fitted)).any()
+    assert len(pairs.fit.now) and len(pairs.held_out.now)
+    assert not np.isin(np.concatenate(pairs.held_out), np.concatenate(pairs.fit)).any()

@@ -9,12 +9,12 @@ import pytest
 
 from sgno.grid import Grid
 from sgno.identify import warm_start
-from sgno.identify.fit import first_fit, fit_of, install
-from sgno.identify.screening import Pairs
+from sgno.identify.estimate import first_estimate, install
+from sgno.identify.pairs import Pairs
 from sgno.identify.selection import Selection
-from sgno.identify.smooth import basis, fit_symbols
 from sgno.identify.start import rollout_error
-from sgno.sgno_x.config import SGNOXConfig
+from sgno.identify.symbol_fit import fit_symbols, operators
+from sgno.sgno_x import SGNOXConfig
 from sgno.spectral import wavenumbers
 from sgno.step import batch
 
@@ -66,7 +66,7 @@ def step_for(**settings):
 
 
 def test_rates_have_every_order_up_to_four():
-    rates, contributions = basis((POINTS,))
+    rates, contributions = operators((POINTS,))
     k = 1j * wavenumbers((POINTS,))[0] / (POINTS / 2)
     for order, operator in zip((0, 1, 2), rates, strict=False):
         np.testing.assert_allclose(operator, k**order)
@@ -77,20 +77,20 @@ def test_rates_have_every_order_up_to_four():
 
 def test_coefficients_of_a_step_of_this_form_are_found_again(reaction):
     """Pairs made by a step whose weights are symbols; the search starts elsewhere."""
-    chosen = Selection((UVV,), (10,), True, 0.0)
+    chosen = Selection((UVV,), (10,), True)
     settings = {"terms": chosen.terms, "cutoff": chosen.cutoff, "forcing": True, "stages": 4}
     step = step_for(**settings, inner_steps=4)
     k = wavenumbers((POINTS,))[0]
-    zero = fit_of(step)
+    now = reaction[:, ::3].reshape(-1, 2, POINTS)
+    some = first_estimate(Pairs(now, now), step.grid, chosen)
     L = np.stack([-0.4 - 0.01 * k**2, -1.0 - 0.005 * k**2]).astype(complex)
     P = np.stack([np.full(k.shape, -10.0), np.full(k.shape, 10.0)])[:, None].astype(complex)
-    f = zero.f.copy()
+    f, K = np.zeros(L.shape, complex), np.zeros((2, *L.shape), complex)
     f[0, 0] = 0.4
-    true = dataclasses.replace(zero, L=L, P=P, f=f)
-    now = reaction[:, ::3].reshape(-1, 2, POINTS)
+    true = dataclasses.replace(some, weights=some.weights._replace(L=L, K=K, P=P, f=f))
     then = np.asarray(batch(install(step, true), jnp.asarray(now)))
-    pairs = Pairs(now, then, len(now))
-    found = fit_symbols(step, first_fit(pairs.slower(), step.grid, chosen), pairs)
+    pairs = Pairs(now, then)
+    found = fit_symbols(step, first_estimate(pairs.slower(), step.grid, chosen), pairs).weights
     np.testing.assert_allclose(found.L[:, :8], L[:, :8], atol=2e-3)
     np.testing.assert_allclose(found.P[:, 0, :8], P[:, 0, :8], atol=2e-2)
     np.testing.assert_allclose(found.f[:, 0], f[:, 0], atol=2e-3)

@@ -24,7 +24,7 @@ from sgno.grid import Grid
 from sgno.lab.recipe import TrainConfig
 from sgno.nn.linear import LinearConfig
 from sgno.nn.sgno import SGNOConfig
-from sgno.sgno_x.config import SGNOXConfig
+from sgno.sgno_x import SGNOXConfig
 from sgno.step import chunk_size, prepare
 from sgno.training import (
     TrainResult,

@@ -66,15 +66,15 @@ def long_run(step: SGNOX, u: np.ndarray, steps: int) -> LongRun:
 
 @eqx.filter_jit
 def _binding(step: SGNOX, u: jax.Array, steps: int) -> jax.Array:
-    ready = step.on_grid(step.grid.points)
-    radius = ready.weights.r
+    scheme = step.scheme(step.grid.points)
+    radius = scheme.w.r
     assert radius is not None
 
     def advance(v, _):
-        v = ready.advance(v)
+        v = scheme.advance(v, step.config.inner_steps)
         return v, touches(v, radius).mean()
 
-    return jax.lax.scan(advance, ready.enter(u), None, length=steps)[1]
+    return jax.lax.scan(advance, scheme.enter(u), None, length=steps)[1]
 
 
 def binding(step: SGNOX, test: np.ndarray) -> float:

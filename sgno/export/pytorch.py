@@ -129,21 +129,21 @@ def _(step: SGNO, grid: Grid) -> Parts:
 
 @torch_parts.register
 def _(step: SGNOX, grid: Grid) -> Parts:
-    ready = jax.jit(lambda step: step.on_grid(grid.points))(step)
-    weights, tableau = ready.weights, ready.tableau
+    scheme = jax.jit(lambda step: step.scheme(grid.points))(step)
+    w = scheme.w
     arrays: dict[str, Any] = {}
     for name in ("decay", "half_decay", "first", "middle", "last"):
-        arrays |= _pair(name, getattr(tableau, name))
-    arrays |= _pair("half_first", tableau.half)
+        arrays |= _pair(name, getattr(scheme, name))
+    arrays |= _pair("half_first", scheme.half)
     for name in ("K", "D", "P", "f", "T"):
-        if getattr(weights, name) is not None:
-            arrays |= _pair(name, getattr(weights, name))
-    if weights.r is not None:
-        arrays |= {"r": weights.r, "bound": sup_bound(weights.r, grid.points)}
+        if getattr(w, name) is not None:
+            arrays |= _pair(name, getattr(w, name))
+    if w.r is not None:
+        arrays |= {"r": w.r, "bound": sup_bound(w.r, grid.points)}
     settings = {
         "kind": "sgno-x",
-        "stages": tableau.stages,
-        "inner_steps": ready.inner_steps,
+        "stages": scheme.stages,
+        "inner_steps": step.inner_steps(grid.points),
         "products": [list(term) for term in step.terms.products],
         "factor_channels": step.terms.channels.tolist(),
     }

@@ -3,7 +3,6 @@
 Whoever imports `warm_start` from here has the versions of all models with it.
 """
 
-import sgno.identify.linear
-import sgno.identify.normalised
-import sgno.identify.start  # noqa: F401
+from sgno.identify.start import Start as Start
+from sgno.identify.start import start_from_data as start_from_data
 from sgno.identify.warm_start import warm_start as warm_start

@@ -1,6 +1,7 @@
 """The start from data: everything that least squares can find before a gradient is taken."""
 
 import dataclasses
+import logging
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,37 +11,45 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.engine import begin, run
 from sgno.errors import InputError
-from sgno.identify.fit import first_fit, install, linear_parts, refine
-from sgno.identify.screening import Pairs
+from sgno.identify.estimate import as_trial, first_estimate, install, install_linear, refine
+from sgno.identify.pairs import SplitPairs, held_out, split
 from sgno.identify.selection import Selection, select
-from sgno.identify.smooth import fit_symbols
+from sgno.identify.symbol_fit import fit_symbols
 from sgno.identify.warm_start import warm_start
-from sgno.sgno_x.config import SGNOXConfig
-from sgno.sgno_x.step import SGNOX
+from sgno.sgno_x.model import SGNOX
 from sgno.sgno_x.trapping import TrappingSet
 from sgno.spectral import to_modes
 
-# Stages and inner steps from cheap to dear; the first that is nearly as good as the best is taken.
+# Stages and inner steps, the cheapest first; the first that is nearly as good as the best is taken.
 _SCHEMES = ((2, 1), (4, 1), (4, 2), (4, 4))
+# A scheme of half the work is worth this factor in error.
 _NEARLY = 1.5
-# A rollout this close is at the rounding errors of its reference: a dearer scheme cannot help.
+# A rollout this close is at the rounding errors of its float32 reference: more stages cannot help.
 _PERFECT = 2e-5
-# A closure whose rollouts are as far off as this is held against none.
+# Above this error the fit by symbols and Linear are tried too. Chosen on reactions and on noisy data.
 _POOR = 0.1
-_HELD_OUT = 0.1
-_FITTED_POINTS = 1_500_000
-_MIN_PAIRS, _MAX_PAIRS = 128, 2500
 _BLOCK_POINTS = 2**20
+_log = logging.getLogger(__name__)
 
 
 class Candidate(NamedTuple):
-    """A fitted step and the held-out rollout error that it is judged by."""
+    """A fitted step and its rollout error on held-out trajectories."""
 
     step: SGNOX
     error: float
 
 
-def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray) -> SGNOX:
+class Start(NamedTuple):
+    """The step to train from, its rollout error on held-out trajectories (None where nothing was judged), all
+    candidates, and whether products were wanted but none was found."""
+
+    step: SGNOX
+    error: float | None
+    candidates: tuple[Candidate, ...] = ()
+    no_products: bool = False
+
+
+def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray) -> Start:
     """The step to train from.
 
     1. A trapping set around the training data.
@@ -48,7 +57,8 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
     3. For each scheme: rates, contributions and forcing by regression, then corrected mode by mode until
        one step of the scheme reproduces the pairs (`refine`).
     4. The cheapest scheme whose rollouts of held-out trajectories are nearly as good as the best.
-    5. If all of them are poor, the same by way of symbols (`fit_symbols`).
+    5. If all of them are poor, the same by way of symbols (`fit_symbols`), and a step without products, which
+       is taken only if it is better than all others.
 
     **Raises:** `InputError` if there are fewer than two times or a value is not finite.
     """
@@ -59,129 +69,89 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
         )
     step = _trap(step, trajectories)
     if step.config.start == "random":
-        return step
+        return Start(step, None)
     pairs = split(trajectories)
     if step.config.start == "linear":
-        fit = first_fit(pairs, step.grid, Selection((), tuple(step.config.cutoff or ()), False, 0.0))
-        return linear_parts(step, fit)
-    asked = step.asked
+        linear = first_estimate(pairs.fit, step.grid, Selection((), step.config.cutoff, False))
+        return Start(install_linear(step, linear), None)
+
+    def candidate(chosen: Selection, scheme: tuple[int, int], slow: SplitPairs | None = None) -> Candidate:
+        """The step with this closure and scheme, fitted; given slow pairs, from them by way of symbols."""
+        stages, inner_steps = scheme
+        settings = {"stages": stages, "inner_steps": inner_steps, **chosen._asdict()}
+        trial = SGNOX(dataclasses.replace(step.config, **settings), step.grid, key=key)
+        trial = eqx.tree_at(lambda s: s.trapping, trial, step.trapping, is_leaf=lambda x: x is None)
+        estimate = first_estimate((slow or pairs).fit, step.grid, chosen)
+        if slow is not None:
+            estimate = fit_symbols(trial, estimate, pairs.fit)
+        trial = install(trial, refine(trial, estimate, pairs))
+        return Candidate(trial, rollout_error(trial, held_out(trajectories)))
+
     chosen = _choose(step, pairs)
     candidates: list[Candidate] = []
-    for stages, inner_steps in _schemes(asked, bool(chosen.terms)):
-        candidates.append(_candidate(step, chosen, stages, inner_steps, pairs, trajectories, key=key))
+    for scheme in _schemes(step, nonlinear=bool(chosen.terms)):
+        candidates.append(candidate(chosen, scheme))
         if candidates[-1].error < _PERFECT:
             break
+    wanted = step.config.closure == "products"
+    if wanted and min(c.error for c in candidates) > _POOR:
+        slow = pairs.slower()
+        by_symbols = _choose(step, slow)
+        forcings = (False, True) if "forcing" in step.open_choices else (step.config.forcing,)
+        if by_symbols.terms:
+            scheme = _schemes(step, nonlinear=True)[-1]
+            candidates += [candidate(by_symbols._replace(forcing=f), scheme, slow) for f in forcings]
     best = min(c.error for c in candidates)
-    if best > _POOR and asked.most_terms(step.grid) and asked.carry == "state":
-        candidates += _by_symbols(step, pairs, trajectories, key=key)
-        best = min(c.error for c in candidates)
-    if best > _POOR and chosen.terms:
-        linear = chosen._replace(terms=())
-        candidates.insert(0, _candidate(step, linear, 1, 1, pairs, trajectories, key=key))
-        best = min(best, candidates[0].error)
-    return next((c.step for c in candidates if c.error <= _NEARLY * best), candidates[-1].step)
+    found = next((c for c in candidates if c.error <= _NEARLY * best), candidates[-1])
+    if found.error > _POOR and found.step.config.terms:
+        linear = candidate(chosen._replace(terms=()), (1, 1))
+        candidates.append(linear)
+        found = linear if linear.error < best else found
+    no_products = wanted and not found.step.config.terms
+    if no_products:
+        _log.log(
+            logging.WARNING if found.error > _POOR else logging.INFO,
+            "SGNO-X: no product lowered the error on held-out data, so the step is linear (held-out rollout "
+            "error %.2g). If the equation is not linear, use data with less noise or closer frames, or name "
+            "its products by terms=...",
+            found.error,
+        )
+    return Start(found.step, found.error, tuple(candidates), no_products)
 
 
-def _choose(step: SGNOX, pairs: Pairs) -> Selection:
-    """The products, their cutoff and whether there is a forcing, as asked for or as the pairs say."""
-    asked = step.asked
+def _choose(step: SGNOX, pairs: SplitPairs) -> Selection:
+    """The products, their cutoff and whether there is a forcing, as set or as the pairs say."""
+    config, open_choices = step.config, step.open_choices
+    search = "terms" in open_choices and config.closure == "products"
     chosen = select(
         pairs,
         step.grid,
-        degree=asked.degree,
-        most=asked.most_terms(step.grid) if asked.terms is None else 0,
-        forcing=asked.forcing,
+        degree=config.degree,
+        most=config.max_terms if search else 0,
+        forcing=None if "forcing" in open_choices else config.forcing,
     )
-    if asked.terms is not None:
-        chosen = chosen._replace(terms=tuple(tuple(term) for term in asked.terms))
-    if asked.cutoff is not None:
-        chosen = chosen._replace(cutoff=tuple(asked.cutoff))
-    return chosen
+    if "terms" not in open_choices:
+        chosen = chosen._replace(terms=config.terms)
+    return chosen if "cutoff" in open_choices else chosen._replace(cutoff=config.cutoff)
 
 
-def _by_symbols(step: SGNOX, pairs: Pairs, trajectories: np.ndarray, *, key: PRNGKeyArray) -> list[Candidate]:
-    """Another way, for states that change much from frame to frame: products chosen where they change least,
-    and weights that are symbols first (`fit_symbols`); by the dearest scheme, without and with a forcing."""
-    slow = pairs.slower()
-    chosen = _choose(step, slow)
-    if not chosen.terms:
-        return []
-    stages, inner_steps = _schemes(step.asked, True)[-1]
-    forcings = (False, True) if step.asked.forcing is None else (step.asked.forcing,)
-    return [
-        _candidate(
-            step,
-            chosen._replace(forcing=forcing),
-            stages,
-            inner_steps,
-            pairs,
-            trajectories,
-            key=key,
-            slow=slow,
-        )
-        for forcing in forcings
-    ]
+def _schemes(step: SGNOX, *, nonlinear: bool) -> list[tuple[int, int]]:
+    """The stages and inner steps that the settings leave open, the cheapest first."""
+    config, open_choices = step.config, step.open_choices
+    schemes = _SCHEMES if nonlinear else ((1, 1),)
+    if not config.second_stage:
+        schemes = ((1, 1), (1, 2), (1, 4))
+    stages = config.stages if "stages" not in open_choices or not config.second_stage else None
+    inner_steps = None if "inner_steps" in open_choices else config.inner_steps
+    return list(dict.fromkeys((stages or s, inner_steps or i) for s, i in schemes))
 
 
-def _candidate(
-    step: SGNOX,
-    chosen: Selection,
-    stages: int,
-    inner_steps: int,
-    pairs: Pairs,
-    trajectories: np.ndarray,
-    *,
-    key: PRNGKeyArray,
-    slow: Pairs | None = None,
-) -> Candidate:
-    """The step with this closure and scheme, fitted; given slow pairs, from them and by way of symbols."""
-    config = dataclasses.replace(
-        step.config,
-        stages=stages,
-        inner_steps=inner_steps,
-        terms=chosen.terms,
-        cutoff=chosen.cutoff,
-        forcing=chosen.forcing,
-    )
-    trial = _trap(SGNOX(config, step.grid, asked=step.asked, key=key), trajectories)
-    fit = first_fit(slow or pairs, step.grid, chosen)
-    if slow is not None:
-        fit = fit_symbols(trial, fit, pairs)
-    # Latent copies do not enter linearly: they start from the rates of the state and are left to training.
-    fit = fit if config.carry == "latent" else refine(trial, fit, pairs)
-    trial = install(trial, fit)
-    return Candidate(trial, rollout_error(trial, _held_out(trajectories)))
-
-
-def split(trajectories: np.ndarray) -> Pairs:
-    """Pairs of neighbours, drawn evenly: some to fit, some of held-out trajectories to judge by."""
-    samples, times = trajectories.shape[:2]
-    held = _held_out(trajectories)
-    if samples > 1:
-        fitting = trajectories[: samples - len(held)]
-    else:
-        fitting = trajectories[:, : times - held.shape[1] + 1]
-    points = int(np.prod(trajectories.shape[3:]))
-    most = int(np.clip(_FITTED_POINTS // points, _MIN_PAIRS, _MAX_PAIRS))
-    now, then = _draw(fitting, most)
-    held_now, held_then = _draw(held, max(16, most // 5))
-    return Pairs(np.concatenate([now, held_now]), np.concatenate([then, held_then]), len(now))
-
-
-def _held_out(trajectories: np.ndarray) -> np.ndarray:
-    """The last trajectories; of a single one, its last part, from a state that is fitted too."""
-    samples, times = trajectories.shape[:2]
-    if samples > 1:
-        return trajectories[samples - max(1, round(_HELD_OUT * samples)) :]
-    return trajectories[:, min(times - 2, round((1 - _HELD_OUT) * (times - 1))) :]
-
-
-def rollout_error(step: SGNOX, held: np.ndarray) -> float:
+def rollout_error(step: SGNOX, held_out: np.ndarray) -> float:
     """The geometric mean over time of the mean nRMSE over held-out trajectories; infinite if not finite."""
-    truth = np.moveaxis(held, 0, 1)
+    truth = np.moveaxis(held_out, 0, 1)
     count = truth.shape[0] - 1
     u0 = jnp.asarray(truth[0], jnp.float32)
-    rolled = np.asarray(run(step, begin(u0), (), count, room=count, states=True)[2][0])
+    rolled = np.asarray(run(as_trial(step), begin(u0), (), count, room=count, states=True)[2][0])
     axes = tuple(range(2, truth.ndim))
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.sqrt(((rolled - truth[1:]) ** 2).mean(axes))
@@ -191,38 +161,18 @@ def rollout_error(step: SGNOX, held: np.ndarray) -> float:
     return float(np.exp(np.log(np.maximum(error.mean(1), 1e-12)).mean()))
 
 
-def _schemes(asked: SGNOXConfig, nonlinear: bool) -> list[tuple[int, int]]:
-    """The schemes that the settings leave open."""
-    if asked.carry == "latent":
-        return [(asked.stages or 2, asked.inner_steps or 1)]
-    if not asked.second_stage:
-        return [(1, asked.inner_steps or s) for s in ((1,) if asked.inner_steps else (1, 2, 4))]
-    if not nonlinear:
-        return [(asked.stages or 1, asked.inner_steps or 1)]
-    open_ = [(asked.stages or stages, asked.inner_steps or inner_steps) for stages, inner_steps in _SCHEMES]
-    return list(dict.fromkeys(open_))
-
-
 def _trap(step: SGNOX, trajectories: np.ndarray) -> SGNOX:
+    """The step with a trapping set around the trajectories, if it has one."""
     if step.trapping is None:
         return step
-    envelope = 0.0
+    envelope = np.zeros(())
     flat = trajectories.reshape(-1, *trajectories.shape[2:])
     block = max(1, _BLOCK_POINTS // int(np.prod(flat.shape[1:])))
     for i in range(0, len(flat), block):
-        v = np.abs(to_modes(flat[i : i + block].astype(np.float32), step.grid.points))
-        envelope = np.maximum(envelope, v.max(axis=0))
-    trapping = TrappingSet(np.asarray(envelope), step.config.margin, step.grid.points)
+        v = to_modes(flat[i : i + block].astype(np.float32), step.grid.points)
+        envelope = np.maximum(envelope, np.abs(v).max(axis=0))
+    trapping = TrappingSet(envelope, step.config.margin, step.grid.points)
     return eqx.tree_at(lambda s: s.trapping, step, trapping)
-
-
-def _draw(trajectories: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """So many pairs at most, drawn once and for all evenly at random."""
-    samples, times = trajectories.shape[:2]
-    count = samples * (times - 1)
-    index = np.random.default_rng(0).permutation(count)[:most]
-    i, t = np.divmod(index, times - 1)
-    return trajectories[i, t], trajectories[i, t + 1]
 
 
 @warm_start.register(SGNOX)
@@ -237,4 +187,4 @@ def _(
     The structure depends on the trajectories alone, never on `key`.
     """
     step.check(trajectories.shape[2:])
-    return start_from_data(step, np.asarray(trajectories), key=key)
+    return start_from_data(step, np.asarray(trajectories), key=key).step

@@ -23,7 +23,7 @@ from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.lab.tasks import Task
 from sgno.registry import get_model
-from sgno.sgno_x.config import SGNOXConfig
+from sgno.sgno_x import SGNOXConfig
 from sgno.solve.evaluate import evaluate
 from sgno.solve.metrics import HORIZON
 from sgno.step import Step

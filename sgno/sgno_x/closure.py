@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import mul
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex
+from jaxtyping import Array, Complex, PRNGKeyArray
 
-from sgno.sgno_x.multiplier import Multiplier
-from sgno.sgno_x.symbols import below, symbol
-from sgno.spectral import mode_shape, to_modes, to_points
+from sgno.sgno_x.multipliers import Multiplier
+from sgno.sgno_x.symbols import below, symbol, symbol_names
+from sgno.spectral import mode_numbers, mode_shape, to_modes, to_points
+from sgno.spectral.bases import Either
 
 
 class Terms(eqx.Module):
@@ -30,17 +31,29 @@ class Terms(eqx.Module):
         """The channel that each factor filters."""
         return np.array([int(name.split(":")[0]) for name in self.factors], dtype=int)
 
-    def start(self, points: tuple[int, ...], cutoff: tuple[int, ...]) -> np.ndarray:
+    def filters(self, points: tuple[int, ...], cutoff: tuple[int, ...]) -> np.ndarray:
         """The smooth symbols of the factors, `(factors, *modes)`, zero above the cutoff."""
         mask = below(points, cutoff)
-        names = [name.split(":")[1] for name in self.factors]
-        return np.stack([symbol(name, points) * mask for name in names])
+        found = [symbol(name.split(":")[1], points) * mask for name in self.factors]
+        return np.stack(found) if found else np.zeros((0, *mask.shape), complex)
 
 
-def kept_modes(points: tuple[int, ...], cutoff: tuple[int, ...]) -> tuple[np.ndarray, ...]:
-    """Where the modes up to the cutoff are stored, as an open mesh of indices."""
-    axes = [np.r_[0 : c + 1, n - c : n] for n, c in zip(points[:-1], cutoff[:-1], strict=True)]
-    return np.ix_(*axes, np.arange(cutoff[-1] + 1))
+def mixed_terms(count: int, channels: int) -> tuple[tuple[str, ...], ...]:
+    """Products of two filters called `mix`, which are drawn at random, channels in turn."""
+    return tuple(
+        (f"{j % channels}:mix{2 * j}", f"{j // channels % channels}:mix{2 * j + 1}") for j in range(count)
+    )
+
+
+def starting_filters(
+    terms: Terms, points: tuple[int, ...], cutoff: tuple[int, ...], *, key: PRNGKeyArray
+) -> np.ndarray | Array:
+    """The factors' symbols or, for factors called `mix`, random mixtures of all symbols scaled alike."""
+    if not any(":mix" in name for name in terms.factors):
+        return terms.filters(points, cutoff)
+    basis = Terms([[f"0:{name}" for name in symbol_names(len(points))]]).filters(points, cutoff)
+    basis /= np.abs(basis).max(axis=tuple(range(1, basis.ndim)), keepdims=True)
+    return jnp.tensordot(jax.random.normal(key, (len(terms.factors), len(basis))), jnp.asarray(basis), axes=1)
 
 
 class Filters(eqx.Module):
@@ -57,30 +70,34 @@ class Filters(eqx.Module):
         points: tuple[int, ...],
         cutoff: tuple[int, ...],
     ):
-        kept = (slice(None), *kept_modes(points, cutoff))
-        unit = unit if np.ndim(unit) == 0 else np.asarray(unit)[kept]
-        self.w = Multiplier(D[kept], unit)
+        kept = _kept(points, cutoff)
+        self.w = Multiplier(D[kept], unit if np.ndim(unit) == 0 else np.asarray(unit)[kept])
         self.points = points
         self.cutoff = cutoff
 
     def __call__(self) -> Complex[Array, "factors *modes"]:
-        kept = (slice(None), *kept_modes(self.points, self.cutoff))
         w = self.w()
         full = jnp.zeros((w.shape[0], *mode_shape(self.points)), dtype=w.dtype)
-        return full.at[kept].set(w)
+        return full.at[_kept(self.points, self.cutoff)].set(w)
+
+
+def _kept(points: tuple[int, ...], cutoff: tuple[int, ...]) -> tuple[slice | np.ndarray, ...]:
+    """Where the modes up to the cutoff are stored in an array `(factors, *modes)`."""
+    along = [np.flatnonzero(np.abs(k) <= c) for k, c in zip(mode_numbers(points), cutoff, strict=True)]
+    return slice(None), *np.ix_(*along)
 
 
 def products(
-    v: Complex[Array, "batch channels *modes"],
-    D: Sequence[Complex[Array, "*modes"]],
+    v: Complex[Either, "batch channels *modes"],
+    D: Sequence[Complex[Either, "*modes"]],
     terms: Terms,
     points: tuple[int, ...],
-) -> list[Complex[Array, "batch *modes"]]:
+) -> list[Complex[Either, "batch *modes"]]:
     """q_j(v) = FFT[ prod_{a in term j} IFFT(D_a v_{c(a)}) ], on every mode up to Nyquist.
 
     Factors are cut off below the dealiasing limit, products are not: what a product feeds into the modes
-    above the cutoff is part of the data.
+    above the cutoff is part of the data. NumPy arrays are multiplied on the host.
     """
     fields = [to_points(D_a * v[:, c], points) for D_a, c in zip(D, terms.channels, strict=True)]
-    multiplied = [reduce(mul, [fields[a] for a in term]) for term in terms.products]
+    multiplied = [reduce(lambda a, b: a * b, [fields[a] for a in term]) for term in terms.products]
     return [to_modes(q, points) for q in multiplied]

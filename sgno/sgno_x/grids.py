@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from sgno.sgno_x.closure import Terms
-from sgno.sgno_x.prepared import Weights
+from sgno.sgno_x.scheme import Multipliers
 from sgno.sgno_x.symbols import below, monomials, symbol
 from sgno.spectral import mode_numbers, mode_shape, shared_index
 
@@ -14,44 +14,36 @@ _CONTRIBUTION_ORDER = 2
 
 
 def extend(
-    weights: Weights,
+    w: Multipliers,
     terms: Terms,
     units: tuple[Float[Array, "channels *modes"], Float[Array, "channels terms *modes"]],
     cutoff: tuple[int, ...],
     of: tuple[int, ...],
     to: tuple[int, ...],
-) -> Weights:
-    """The weights on the modes of another grid.
+) -> Multipliers:
+    """The multipliers on the modes of another grid.
 
-    Modes that the grids share keep their weights. Further modes of `Lambda` and `P` continue the constant-
-    coefficient differential operator, sum_a c_a (ik)^a with real c_a, that fits the learned multipliers
-    best, each mode weighted by how well it is known; factors continue as the symbols they started from;
-    forcing and growth stay zero out there, and the trapping radius is that of the nearest mode.
+    Modes that the grids share keep their multipliers. Further modes of `Lambda` and `P` continue the
+    constant-coefficient differential operator, sum_a c_a (ik)^a with real c_a, that fits the learned
+    multipliers best, each mode weighted by how well it is known (`units`, their uncertainties); factors
+    continue as the symbols they started from; forcing, coupling and growth stay zero there, and the trapping
+    radius is that of the nearest mode.
     """
     rate_unit, contribution_unit = units
-    channels, num_terms = weights.P.shape[:2]
-    rates = _continue(weights.Lambda, rate_unit, of, to, order=_RATE_ORDER)
-    Lambda = jnp.minimum(rates.real, 0.0) + 1j * rates.imag
-    if num_terms:
-        flat = weights.P.reshape(channels * num_terms, *weights.P.shape[2:])
-        flat_unit = contribution_unit.reshape(flat.shape)
-        P = _continue(flat, flat_unit, of, to, order=_CONTRIBUTION_ORDER)
-        P = P.reshape(channels, num_terms, *P.shape[1:])
-    else:
-        P = jnp.zeros((channels, 0, *mode_shape(to)), weights.P.dtype)
-    return Weights(
-        Lambda=_shared(weights.Lambda, of, to, Lambda),
-        m=_shared(weights.m, of, to, jnp.zeros(mode_shape(to), weights.m.dtype)),
-        K=None
-        if weights.K is None
-        else _shared(weights.K, of, to, jnp.zeros(mode_shape(to), weights.K.dtype)),
-        D=_continue_factors(weights.D, terms, cutoff, of, to),
-        P=_shared(weights.P, of, to, P),
-        f=None
-        if weights.f is None
-        else _shared(weights.f, of, to, jnp.zeros(mode_shape(to), weights.f.dtype)),
-        T=_shared(weights.T, of, to, jnp.ones(mode_shape(to), weights.T.dtype)),
-        r=None if weights.r is None else _nearest(weights.r, of, to),
+    rates = _continue(w.Lambda, rate_unit, of, to, order=_RATE_ORDER)
+    channels, num_terms, *modes = w.P.shape
+    flat, flat_unit = (x.reshape(channels * num_terms, *modes) for x in (w.P, contribution_unit))
+    P = _continue(flat, flat_unit, of, to, order=_CONTRIBUTION_ORDER)
+    zero = jnp.zeros(mode_shape(to), w.Lambda.dtype)
+    return Multipliers(
+        Lambda=_shared(w.Lambda, of, to, jnp.minimum(rates.real, 0.0) + 1j * rates.imag),
+        m=_shared(w.m, of, to, zero.real),
+        K=None if w.K is None else _shared(w.K, of, to, zero.astype(w.K.dtype)),
+        D=_continue_factors(w.D, terms, cutoff, of, to),
+        P=_shared(w.P, of, to, P.reshape(channels, num_terms, *zero.shape)),
+        f=None if w.f is None else _shared(w.f, of, to, zero),
+        T=_shared(w.T, of, to, jnp.ones_like(zero)),
+        r=None if w.r is None else _nearest(w.r, of, to),
     )
 
 
@@ -82,6 +74,8 @@ def _continue(
     # Real coefficients: fit real and imaginary parts as separate equations.
     A = jnp.asarray(np.concatenate([np.real(basis), np.imag(basis)], axis=1).T, dtype=unit.dtype)
     further = jnp.asarray(monomials(to, order, scale), dtype=w.dtype)
+    if not w.shape[0]:
+        return jnp.zeros((0, *mode_shape(to)), w.dtype)
     rows = []
     for c in range(w.shape[0]):
         w_c, unit_c = w[c].reshape(-1), unit[c].reshape(-1)
@@ -105,11 +99,8 @@ def _continue_factors(
     if D.shape[0] == 0:
         return jnp.zeros((0, *mode_shape(to)), D.dtype)
     mask = below(to, tuple((c + 1) * m // n - 1 for c, n, m in zip(cutoff, of, to, strict=True)))
-    fill = []
-    for name in terms.factors:
-        sym = name.split(":")[1]
-        fill.append(np.zeros(mode_shape(to), complex) if sym.startswith("mix") else symbol(sym, to) * mask)
+    names = [name.split(":")[1] for name in terms.factors]
+    fill = np.stack([0 * mask if name.startswith("mix") else symbol(name, to) * mask for name in names])
     # Modes between the two cutoffs were zero on the old grid only to dealias it.
-    inside = jnp.asarray(np.abs(np.stack(fill)) > 0)
     known = _shared(D, of, to, jnp.zeros(mode_shape(to), D.dtype))
-    return jnp.where(known != 0, known, jnp.where(inside, jnp.asarray(np.stack(fill), D.dtype), 0))
+    return jnp.where(known != 0, known, jnp.asarray(fill, D.dtype))

@@ -8,13 +8,18 @@ import itertools
 
 import numpy as np
 
-from sgno.spectral import wavenumbers
+from sgno.spectral import derivative, wavenumbers
 
 
 def below(points: tuple[int, ...], cutoff: tuple[int, ...]) -> np.ndarray:
     """Where |k_i| <= cutoff_i along every axis."""
     k = np.abs(wavenumbers(points))
     return np.all([k_i <= c for k_i, c in zip(k, cutoff, strict=True)], axis=0)
+
+
+def two_thirds(points: tuple[int, ...]) -> tuple[int, ...]:
+    """The largest wavenumber of each axis below two thirds of Nyquist: squares alias only above it."""
+    return tuple(max(1, (n // 2) * 2 // 3 - 1) for n in points)
 
 
 def symbol_names(num_spatial_dims: int) -> tuple[str, ...]:
@@ -29,14 +34,12 @@ def symbol(name: str, points: tuple[int, ...]) -> np.ndarray:
 
     Odd symbols vanish at Nyquist, where a real grid function has no odd derivative.
     """
-    k = wavenumbers(points)
-    k_squared = (k * k).sum(0).astype(float)
+    k_squared = (wavenumbers(points) ** 2).sum(0).astype(float)
     if name == "1":
         return np.ones(k_squared.shape, complex)
     if name == "lap":
         return -k_squared.astype(complex)
-    axis = int(name[1])
-    odd = 1j * k[axis] * (2 * np.abs(k[axis]) != points[axis])
+    odd, _ = derivative(points, int(name[1]))
     return -odd / np.maximum(k_squared, 1) if name.endswith("inv") else odd
 
 

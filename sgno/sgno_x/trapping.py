@@ -53,7 +53,8 @@ class TrappingSet(eqx.Module):
     def rms_bound(self) -> Float[Array, " channels"]:
         """No state's root mean square in this channel exceeds this."""
         axes = tuple(range(1, self.exponent.ndim))
-        return jnp.sqrt(jnp.sum(multiplicity(self.points) * self.radius() ** 2, axis=axes))
+        radius = self.radius()
+        return jnp.sqrt(jnp.sum(multiplicity(self.points).astype(radius.dtype) * radius**2, axis=axes))
 
     def sup_bound(self) -> Float[Array, " channels"]:
         """No state's value in this channel exceeds this."""
@@ -62,7 +63,8 @@ class TrappingSet(eqx.Module):
 
 def sup_bound(radius: Float[Array, "channels *modes"], points: tuple[int, ...]) -> Float[Array, " channels"]:
     """sum_k m(k) r_c(k): the largest value that a field within the radii can take."""
-    return jnp.sum(multiplicity(points) * radius, axis=tuple(range(1, radius.ndim)))
+    m = multiplicity(points).astype(radius.dtype)
+    return jnp.sum(m * radius, axis=tuple(range(1, radius.ndim)))
 
 
 def enter(u: Float[Array, "batch channels *points"], bound: Float[Array, " channels"]):

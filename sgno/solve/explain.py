@@ -3,16 +3,20 @@
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgno.sgno_x import SGNOX
+from sgno.identify.estimate import sensitivity
+from sgno.sgno_x import SGNOX, Multipliers
 from sgno.sgno_x.symbols import in_words
 from sgno.spectral import to_points, wavenumbers
 
 _STRONGEST_MODES = 6
-# Part of the variance of an output below which a curve or a term is not worth a sentence.
+# Part of the variance of an output below which a term or a mode is not worth a sentence.
 _VISIBLE = 1e-6
+# Below this power relative to the strongest, a mode of float32 states is mostly rounding.
+_EXCITED = 1e-10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,25 +82,24 @@ def explain(step: SGNOX, states: np.ndarray) -> Explanation:
 
     **Returns:** an `Explanation`.
     """
-    weights = step.weights()
     grid, config = step.grid, step.config
-    ready = step.on_grid(grid.points)
-    v = ready.enter(jnp.asarray(states, jnp.float32))
+    scheme = step.scheme(grid.points)
+    w = jax.tree.map(np.asarray, scheme.w)
+    v = scheme.enter(jnp.asarray(states, jnp.float32))
     power = np.mean(np.abs(np.asarray(v)) ** 2, axis=0)
-    curves = [
-        _curve(step, power, c, axis) for c in range(grid.channels) for axis in range(grid.num_spatial_dims)
-    ]
-    terms = _terms(step, v)
-    forcing = None if weights.f is None else np.asarray(to_points(weights.f, grid.points))
-    modes = [] if weights.f is None else _forcing_modes(np.asarray(weights.f), grid.points)
+    axes = range(grid.num_spatial_dims)
+    curves = [_curve(w, grid.points, power, c, axis) for c in range(grid.channels) for axis in axes]
+    response = np.asarray(sensitivity(scheme, config.inner_steps, v).features)
+    terms = _terms(step, w, response[:, :, response.shape[2] - len(step.terms.products) :])
+    forcing = None if w.f is None else to_points(w.f, grid.points)
+    modes = [] if w.f is None else _forcing_modes(w.f, grid.points)
     bounds = None if step.trapping is None else (step.trapping.rms_bound(), step.trapping.sup_bound())
-    assert config.inner_steps is not None and config.stages is not None and config.cutoff is not None
     found = Explanation(
         channels=grid.channels,
         points=grid.points,
         inner_steps=config.inner_steps,
         stages=config.stages,
-        cutoff=tuple(config.cutoff),
+        cutoff=config.cutoff,
         curves=curves,
         terms=terms,
         forcing=forcing,
@@ -108,16 +111,15 @@ def explain(step: SGNOX, states: np.ndarray) -> Explanation:
     return dataclasses.replace(found, text=_sentences(found))
 
 
-def _curve(step: SGNOX, power: np.ndarray, channel: int, axis: int) -> Curve:
+def _curve(w: Multipliers, points: tuple[int, ...], power: np.ndarray, channel: int, axis: int) -> Curve:
     """The rates along one axis, the other wavenumbers zero."""
-    weights, points = step.weights(), step.grid.points
     last = axis == len(points) - 1
     count = points[axis] // 2 + (1 if last else 0)
     index: list[Any] = [0] * len(points)
     index[axis] = slice(0, count)
     at = (channel, *index)
-    Lambda, m = np.asarray(weights.Lambda)[at], np.asarray(weights.m)[at]
-    known = power[at] > 1e-10 * power[channel].max()
+    Lambda, m = np.asarray(w.Lambda[at]), np.asarray(w.m[at])
+    known = power[at] > _EXCITED * power[channel].max()
     return Curve(
         channel,
         axis,
@@ -129,19 +131,17 @@ def _curve(step: SGNOX, power: np.ndarray, channel: int, axis: int) -> Curve:
     )
 
 
-def _terms(step: SGNOX, v) -> list[Term]:
-    """Every product in every channel, strongest first, by what it adds to one step of the given states."""
-    ready = step.on_grid(step.grid.points)
-    J = len(step.terms.products)
-    if not J:
-        return []
-    P = np.asarray(step.weights().P)
-    x = np.asarray(ready.sensitivity(v).features)[:, :, ready.linear_features :]
-    contribution = P * x
+def _terms(step: SGNOX, w: Multipliers, response: np.ndarray) -> list[Term]:
+    """Every product in every channel, strongest first, by what it adds to one step of the given states.
+
+    `response` is that of the step to the contribution of each product, `(states, channels, terms, *modes)`.
+    """
+    P = np.asarray(w.P)
+    contribution = P * response
     axes = (0, *range(3, contribution.ndim))
     strength = np.sqrt((np.abs(contribution) ** 2).sum(axes) / len(contribution))
     total = np.sqrt((strength**2).sum(axis=1, keepdims=True)) + 1e-300
-    q_power = np.mean(np.abs(x) ** 2, axis=0)
+    q_power = np.mean(np.abs(response) ** 2, axis=0)
     found = []
     for c in range(step.grid.channels):
         for j, term in enumerate(step.terms.products):
@@ -210,7 +210,7 @@ def _sentences(found: Explanation) -> str:
             text += f"; modes {unstable.min()} to {unstable.max()} grow, by at most {growth.max():.3g} a step"
         lines.append(text + ".")
     if not found.terms:
-        lines.append("No product earned its place: the step is linear.")
+        lines.append("There are no products: the step is linear.")
     for term in found.terms:
         if term.share**2 > _VISIBLE:
             lines.append(

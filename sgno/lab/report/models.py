@@ -13,7 +13,6 @@ LINEAR = "linear"
 SGNO_X = "sgno-x"
 SGNO_X_START = "sgno-x-start"
 ABLATIONS = model_names("ablation", SGNO)
-SGNO_X_ABLATIONS = model_names("ablation", SGNO_X)
 
 
 class Look(NamedTuple):

@@ -15,8 +15,7 @@ from sgno.errors import InputError
 from sgno.io.files import finite
 from sgno.nn.normalised import Normalised
 from sgno.nn.sgno import SGNO, PreparedSGNO
-from sgno.sgno_x.prepared import PreparedSGNOX
-from sgno.sgno_x.step import SGNOX
+from sgno.sgno_x import SGNOX
 from sgno.solve.certificates.bounds import UNIT_ROUNDOFF, raised
 from sgno.solve.certificates.sgno import SGNOConstants, parts, sgno_constants
 from sgno.solve.certificates.sgno_rounding import sgno_rounding
@@ -181,8 +180,9 @@ def _(prepared: PreparedSGNO, extra, points, precision):
     return Certificate("sgno", points, precision, constants, rounding)
 
 
-@_certificate.register(PreparedSGNOX)
-def _(prepared: PreparedSGNOX, extra, points, precision):
-    constants = sgno_x_constants(prepared, extra)
-    rounding = sgno_x_rounding(prepared, constants, UNIT_ROUNDOFF[precision])
+@_certificate.register(SGNOX)
+def _(prepared: SGNOX, extra, points, precision):
+    scheme = prepared.scheme(points)
+    constants = sgno_x_constants(scheme, prepared.inner_steps(points), extra)
+    rounding = sgno_x_rounding(scheme, constants, UNIT_ROUNDOFF[precision])
     return Certificate("sgno-x", points, precision, constants, (0.0, rounding))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sgno.sgno_x.prepared import PreparedSGNOX
+from sgno.sgno_x import Scheme
 from sgno.solve.certificates.bounds import largest, raised
 from sgno.spectral import multiplicity
 
@@ -62,24 +62,22 @@ def _others(values: np.ndarray, term: Sequence[int], left_out: int) -> float:
     return float(np.prod([values[b] for i, b in enumerate(term) if i != left_out]))
 
 
-def factor_bounds(step: PreparedSGNOX) -> FactorBounds:
+def factor_bounds(scheme: Scheme) -> FactorBounds:
     """The bounds on the trapping set |v(k)| <= r(k); infinite without one.
 
     max_x |D_a v| <= sum_k m(k) |D_a(k)| r(k),   |D_a v|² <= sum_k m(k) |D_a(k)|² r(k)².
     """
-    D = np.abs(np.asarray(step.weights.D, np.complex128))
+    D = np.abs(np.asarray(scheme.w.D, np.complex128))
     axes = tuple(range(1, D.ndim))
     gain = D.max(axis=axes, initial=0.0)
-    if step.weights.r is None:
+    if scheme.w.r is None:
         return FactorBounds(np.full(len(D), math.inf), np.full(len(D), math.inf), gain)
-    reach = np.asarray(step.weights.r, np.float64)[step.terms.channels] * D
-    m = multiplicity(step.grid.points)
+    reach = np.asarray(scheme.w.r, np.float64)[scheme.terms.channels] * D
+    m = multiplicity(scheme.points)
     return FactorBounds(np.sum(m * reach, axis=axes), np.sqrt(np.sum(m * reach**2, axis=axes)), gain)
 
 
-def closure_gain(
-    step: PreparedSGNOX, coefficient: np.ndarray, per_term: Sequence[float], linear: float
-) -> float:
+def closure_gain(scheme: Scheme, coefficient: np.ndarray, per_term: Sequence[float], linear: float) -> float:
     """The norm over channels of `coefficient` times the closure,
 
         sqrt( sum_c ( sum_j max_k |a_c P_cj| per_term_j + linear sqrt( sum_d max_k |a_c K_cd|² ) )² ),
@@ -87,23 +85,23 @@ def closure_gain(
     with `a` the coefficient, and `per_term` and `linear` what each feature contributes: Lipschitz constants,
     norms or errors.
     """
-    P = np.asarray(step.weights.P, np.complex128)
+    P = np.asarray(scheme.w.P, np.complex128)
     per_channel = []
     for c in range(len(P)):
         weights = [largest(coefficient[c] * P[c, j]) for j in range(P.shape[1])]
         # A product that contributes nothing needs no bound, though it may have none.
         total = sum(weight * bound for weight, bound in zip(weights, per_term, strict=True) if weight > 0)
-        if step.weights.K is not None:
-            K = np.asarray(step.weights.K, np.complex128)
+        if scheme.w.K is not None:
+            K = np.asarray(scheme.w.K, np.complex128)
             total += linear * math.sqrt(sum(largest(coefficient[c] * K[c, d]) ** 2 for d in range(len(P))))
         per_channel.append(total)
     return math.sqrt(sum(x * x for x in per_channel))
 
 
-def sgno_x_constants(step: PreparedSGNOX, damping: np.ndarray) -> SGNOXConstants:
+def sgno_x_constants(scheme: Scheme, S: int, damping: np.ndarray) -> SGNOXConstants:
     """All constants of one step.
 
-    The stages are those of `Tableau.advance`, with N_x the Lipschitz constant of x n on the trapping set:
+    The stages are those of `Scheme.inner`, with N_x the Lipschitz constant of x n on the trapping set:
 
         a = e^z v + h phi_1 n(v):              L_a = |e^z| + N_first
         two stages, a + T h phi_2 (n(a) - n(v)):   L = L_a + N_last (L_a + 1)
@@ -112,31 +110,31 @@ def sgno_x_constants(step: PreparedSGNOX, damping: np.ndarray) -> SGNOXConstants
 
     **Arguments:**
 
-    - `step`: the prepared step, its leaves numpy arrays.
+    - `scheme`: the coefficients, its leaves numpy arrays.
+    - `S`: the number of inner steps.
     - `damping`: Re Lambda, without the growth.
     """
-    tableau, S = step.tableau, step.inner_steps
-    bounds = factor_bounds(step)
-    slopes = [bounds.lipschitz(term) for term in step.terms.products]
+    bounds = factor_bounds(scheme)
+    slopes = [bounds.lipschitz(term) for term in scheme.terms.products]
 
     def N(coefficient):
-        return closure_gain(step, np.asarray(coefficient, np.complex128), slopes, 1.0)
+        return closure_gain(scheme, np.asarray(coefficient, np.complex128), slopes, 1.0)
 
-    decay, half_decay = largest(tableau.decay), largest(tableau.half_decay)
-    T = np.asarray(step.weights.T, np.complex128)
-    closure = N(tableau.first)
+    decay, half_decay = largest(scheme.decay), largest(scheme.half_decay)
+    T = np.asarray(scheme.w.T, np.complex128)
+    closure = N(scheme.first)
     inner = inner_lipschitz(
-        step.tableau.stages,
+        scheme.stages,
         decay,
         half_decay,
         first=closure,
-        half=N(tableau.half),
-        middle=N(T * tableau.middle),
-        last=N(T * tableau.last),
+        half=N(scheme.half),
+        middle=N(T * scheme.middle),
+        last=N(T * scheme.last),
     )
     radius = sup = None
-    if step.weights.r is not None:
-        m, r = multiplicity(step.grid.points), np.asarray(step.weights.r, np.float64)
+    if scheme.w.r is not None:
+        m, r = multiplicity(scheme.points), np.asarray(scheme.w.r, np.float64)
         axes = tuple(range(1, r.ndim))
         radius = tuple(raised(float(x)) for x in np.sqrt(np.sum(m * r**2, axis=axes)))
         sup = tuple(raised(float(x)) for x in np.sum(m * r, axis=axes))
@@ -149,7 +147,7 @@ def sgno_x_constants(step: PreparedSGNOX, damping: np.ndarray) -> SGNOXConstants
 def inner_lipschitz(
     stages: int, decay: float, half_decay: float, *, first: float, half: float, middle: float, last: float
 ) -> float:
-    """Lip of one inner step from the norms of its coefficients; see `Tableau.advance`."""
+    """Lip of one inner step from the norms of its coefficients; see `Scheme.inner`."""
     a = decay + first
     if stages == 1:
         return a

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from sgno.sgno_x.prepared import PreparedSGNOX
+from sgno.sgno_x import Scheme
 from sgno.solve.certificates.bounds import gamma, largest, raised
 from sgno.solve.certificates.sgno_x import (
     FactorBounds,
@@ -20,7 +20,7 @@ _FFT_ROUNDINGS = 8
 _PROJECT_ROUNDINGS = 8
 
 
-def sgno_x_rounding(step: PreparedSGNOX, constants: SGNOXConstants, unit: float) -> float:
+def sgno_x_rounding(scheme: Scheme, constants: SGNOXConstants, unit: float) -> float:
     """`b` with |fl(f)(u) - f(u)| <= b for every state u, as all stages lie in the trapping set.
 
     What each inner step adds passes through those behind it with the inner Lipschitz constant:
@@ -28,33 +28,32 @@ def sgno_x_rounding(step: PreparedSGNOX, constants: SGNOXConstants, unit: float)
 
     **Arguments:**
 
-    - `step`, `constants`: the prepared step, its leaves numpy arrays, and its constants.
+    - `scheme`, `constants`: the coefficients, its leaves numpy arrays, and the constants.
     - `unit`: the unit roundoff u of the arithmetic, 2^-24 for float32.
     """
     R = constants.ball
     if math.isinf(R):
         return math.inf
-    points = math.prod(step.grid.points)
+    points = math.prod(scheme.points)
     fft = _FFT_ROUNDINGS * max(1.0, math.log2(points)) * unit
     project = _PROJECT_ROUNDINGS * unit * R
-    added = _inner(step, R, fft, project, unit, points)
+    added = _inner(scheme, R, fft, project, unit, points)
     with np.errstate(over="ignore"):
         error = fft * R + project
-        for _ in range(step.inner_steps):
+        for _ in range(constants.inner_steps):
             error = constants.inner * error + added
         return raised(float(error + fft * (R + error)))
 
 
-def _inner(step: PreparedSGNOX, R: float, fft: float, project: float, unit: float, points: int) -> float:
+def _inner(scheme: Scheme, R: float, fft: float, project: float, unit: float, points: int) -> float:
     """What the rounding of one inner step adds to its result."""
-    tableau = step.tableau
-    bounds = factor_bounds(step)
-    terms = step.terms.products
+    bounds = factor_bounds(scheme)
+    terms = scheme.terms.products
     sizes = [bounds.norm(term) for term in terms]
     errors = [_product_error(bounds, term, fft, unit, points) for term in terms]
     slopes = [bounds.lipschitz(term) for term in terms]
-    sums = gamma(len(terms) + step.grid.channels + 8, unit)
-    f = np.zeros(1) if step.weights.f is None else np.asarray(step.weights.f, np.complex128)
+    sums = gamma(len(terms) + len(scheme.w.P) + 8, unit)
+    f = np.zeros(1) if scheme.w.f is None else np.asarray(scheme.w.f, np.complex128)
 
     def forced(coefficient):
         """The norm of coefficient * f."""
@@ -64,24 +63,24 @@ def _inner(step: PreparedSGNOX, R: float, fft: float, project: float, unit: floa
     def stage(coefficient) -> tuple[float, float, float]:
         """Of coefficient * n on the trapping set: its Lipschitz constant, norm and rounding error."""
         coefficient = np.asarray(coefficient, np.complex128)
-        lipschitz = closure_gain(step, coefficient, slopes, 1.0)
-        norm = closure_gain(step, coefficient, sizes, R) + forced(coefficient)
-        error = closure_gain(step, coefficient, errors, 0.0) + sums * norm
+        lipschitz = closure_gain(scheme, coefficient, slopes, 1.0)
+        norm = closure_gain(scheme, coefficient, sizes, R) + forced(coefficient)
+        error = closure_gain(scheme, coefficient, errors, 0.0) + sums * norm
         return lipschitz, norm, error
 
-    decay, half_decay = largest(tableau.decay), largest(tableau.half_decay)
-    _, n_first, e_first = stage(tableau.first)
+    decay, half_decay = largest(scheme.decay), largest(scheme.half_decay)
+    _, n_first, e_first = stage(scheme.first)
     # Sums of a stage round a few times relative to what is added.
     e_a = e_first + 4 * unit * (decay * R + n_first)
-    if tableau.stages == 1:
+    if scheme.stages == 1:
         return e_a + project
-    T = np.asarray(step.weights.T, np.complex128)
-    L_last, n_last, e_last = stage(T * tableau.last)
-    if tableau.stages == 2:
+    T = np.asarray(scheme.w.T, np.complex128)
+    L_last, n_last, e_last = stage(T * scheme.last)
+    if scheme.stages == 2:
         e_c = 2 * e_last + L_last * (e_a + project) + 8 * unit * 2 * n_last
         return e_a + e_c + 4 * unit * (decay * R + n_first + 2 * n_last) + project
-    L_half, n_half, e_half = stage(tableau.half)
-    L_middle, n_middle, e_middle = stage(T * tableau.middle)
+    L_half, n_half, e_half = stage(scheme.half)
+    L_middle, n_middle, e_middle = stage(T * scheme.middle)
     e_a2 = e_half + 4 * unit * (half_decay * R + n_half) + project
     e_a3 = L_half * e_a2 + e_a2
     e_a4 = (
