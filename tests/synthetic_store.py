@@ -12,7 +12,7 @@ from sgno.io.files import save_arrays
 from sgno.lab.report.groups import compare
 from sgno.lab.report.runs import parse_run
 from sgno.lab.report.tables import all_tables
-from sgno.lab.tasks.catalogue import TASKS
+from sgno.lab.tasks import TASKS
 
 STEPS = 200
 _SAMPLE_POINTS = {1: (80,), 2: (32, 32), 3: (3, 16, 16)}

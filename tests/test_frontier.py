@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from sgno.cli.app import app
 from sgno.errors import InputError
-from sgno.lab.data.solver import solver
+from sgno.lab.data.scenario import solver
 from sgno.lab.data.trajectories import load_trajectories
 from sgno.lab.report import write_report
 from sgno.lab.report.figures.frontier import frontier_figure

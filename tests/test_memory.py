@@ -6,8 +6,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from sgno.lab import compilation
-from sgno.lab.memory import forget_peak, peak_bytes
+from sgno.lab import machine
+from sgno.lab.machine import forget_peak, peak_bytes
 
 
 def test_the_peak_of_a_job_is_its_own():
@@ -37,8 +37,8 @@ def test_a_process_that_holds_much_lets_go_of_compiled_programs(monkeypatch):
         return x + 1
 
     def traces(most_kept: int) -> int:
-        monkeypatch.setattr(compilation, "_MOST_KEPT_BYTES", most_kept)
-        compilation.forget_programs()
+        monkeypatch.setattr(machine, "_MOST_KEPT_BYTES", most_kept)
+        machine.forget_programs()
         program(1.0)
         return len(traced)
 

@@ -14,8 +14,7 @@ from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.io.source import Source, array_source
 from sgno.io.split import Split
-from sgno.io.survey import survey
-from sgno.io.units import choose_units
+from sgno.io.survey import choose_units, survey
 from sgno.nn.normalised import NormalisedConfig
 from sgno.registry import config_from_json, get_model
 from sgno.step import batch, prepare

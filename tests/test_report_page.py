@@ -14,7 +14,7 @@ from sgno.lab.report.figures import write_figures
 from sgno.lab.report.figures.panels import drawn_rows
 from sgno.lab.report.figures.ratios import spectral_figure
 from sgno.lab.report.readme import BEGIN, END, main, readme_table, update_readme
-from sgno.lab.tasks.catalogue import TASKS
+from sgno.lab.tasks import TASKS
 
 # The page as a file
 

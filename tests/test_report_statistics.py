@@ -12,7 +12,7 @@ from sgno.errors import InputError
 from sgno.lab.report import paper
 from sgno.lab.report.models import is_baseline, order
 from sgno.lab.report.statistics import quantile, spread
-from sgno.lab.tasks.catalogue import TASKS
+from sgno.lab.tasks import TASKS
 
 FINITE = st.floats(1e-9, 1e9)
 # On a busy machine an example may take any time; what is tested is not how long.

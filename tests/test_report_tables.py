@@ -12,7 +12,7 @@ from sgno.errors import InputError
 from sgno.lab.report import render_tables
 from sgno.lab.report.tables import all_tables
 from sgno.lab.report.tables.table import number_text
-from sgno.lab.tasks.catalogue import TASKS
+from sgno.lab.tasks import TASKS
 
 # Tables
 

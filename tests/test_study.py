@@ -27,7 +27,6 @@ from sgno.lab.executor import Event, News, run_study
 from sgno.lab.job import Job, run_job
 from sgno.lab.live import Board, Watcher, duration
 from sgno.lab.local import LocalProcesses
-from sgno.lab.plan import Row, make_jobs
 from sgno.lab.presets import (
     ABLATION_TASKS,
     ABLATIONS,
@@ -35,8 +34,10 @@ from sgno.lab.presets import (
     MAIN_MODELS,
     PRESETS,
     SGNO_X_ABLATIONS,
+    TaskPlan,
     get_preset,
-    preset_rows,
+    make_jobs,
+    preset_plans,
 )
 from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
@@ -45,7 +46,7 @@ from sgno.registry import MODELS, get_model
 
 
 def jobs_of(preset: str, **choice) -> tuple[Job, ...]:
-    return make_jobs(preset_rows(get_preset(preset), **choice))
+    return make_jobs(preset_plans(get_preset(preset), **choice))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -53,7 +54,7 @@ def test_ids_are_unique_and_survive_json(preset):
     jobs = jobs_of(preset)
     assert len({job.id for job in jobs}) == len(jobs)
     # Jobs of one id are made one, so a setting that ids forget would make jobs vanish.
-    assert {job.seed for job in jobs} == set(range(max(b.seeds for b in get_preset(preset).budgets.values())))
+    assert {job.seed for job in jobs} == set(range(max(b.seeds for b in get_preset(preset).efforts.values())))
     for job in jobs[:: max(1, len(jobs) // 50)]:
         travelled = Job.from_json(json.loads(json.dumps(job.to_json())))
         assert travelled == job and travelled.id == job.id
@@ -124,6 +125,21 @@ def test_beyond_gives_sgno_x_the_papers_budget_and_more_seeds():
         assert {j.model_name for j in jobs if j.task.name == name} >= {"sgno-x", "fno", "unet", "linear"}
 
 
+def test_paper64_has_the_jobs_that_other_presets_have_by_the_papers_budget():
+    jobs = jobs_of("paper64")
+    assert {job.train.updates for job in jobs} == {10_000}
+    assert {job.task.num_points for job in jobs if job.task.num_spatial_dims == 2} == {64}
+    ids = {job.id for job in jobs}
+    for tasks, models, seeds in (
+        (["kolm2d", "mixdisp2d"], ["sgno"], 3),
+        (["diagdiff3d", "unbaladv3d", "advdiff3d"], ["sgno", "fno"], 1),
+        (["ks1d", "adv1d"], ["sgno"], 20),
+        (["kolm2d"], ["fno", "cno", "dil", "unet"], 1),
+    ):
+        same = jobs_of("beyond", tasks=tasks, models=models, seeds=seeds)
+        assert {job.id for job in same} <= ids and len(same) == len(tasks) * len(models) * seeds
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_model_fits_its_grid(preset):
     settings = {(job.model, job.task.num_points, job.task.num_spatial_dims): job for job in jobs_of(preset)}
@@ -163,7 +179,7 @@ def test_a_choice_is_a_part_of_the_whole():
     with pytest.raises(InputError, match="seeds=0"):
         jobs_of("desk", seeds=0)
     with pytest.raises(InputError, match="no job"):
-        make_jobs([Row(get_task("ks1d"), (), 1)])
+        make_jobs([TaskPlan(get_task("ks1d"), (), 1)])
 
 
 class Scripted:

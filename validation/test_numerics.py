@@ -18,8 +18,7 @@ from sgno.lab.data import load_trajectories
 from sgno.lab.executor import run_study
 from sgno.lab.local import LocalProcesses
 from sgno.lab.store import Store
-from sgno.lab.tasks import get_task
-from sgno.lab.tasks.catalogue import TASKS
+from sgno.lab.tasks import TASKS, get_task
 from sgno.registry import get_model
 from sgno.solve import evaluate
 

@@ -11,7 +11,7 @@ import time
 from typing import IO
 
 from benchmarks.speed.cases import Case
-from sgno.lab.memory import forget_peak, give_back, peak_bytes
+from sgno.lab.machine import forget_peak, give_back, peak_bytes
 
 
 class Finished(Exception):

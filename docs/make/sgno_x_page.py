@@ -13,7 +13,7 @@ from sgno.lab.report.tables.sgno_x import sgno_x_ablation_table, sgno_x_table
 from sgno.lab.report.tables.table import Table
 from sgno.lab.report.tables.transfer import transfer_table
 from sgno.lab.report.text import markdown
-from sgno.lab.tasks.catalogue import TASKS
+from sgno.lab.tasks import TASKS
 
 # Wide tables need the room of the table of contents.
 _HEAD = """---

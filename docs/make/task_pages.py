@@ -13,8 +13,7 @@ from sgno.lab.report.models import is_sgno_x, label, order
 from sgno.lab.report.runs import read_store
 from sgno.lab.report.tables.table import number_text, printed_text
 from sgno.lab.store import Store
-from sgno.lab.tasks.catalogue import CARDS, TASKS
-from sgno.lab.tasks.task import Task
+from sgno.lab.tasks import CARDS, TASKS, Task
 
 # Tables of scores need the room of the table of contents, which these short pages can do without.
 _HEAD = "---\nhide: [toc]\n---\n"

@@ -47,8 +47,8 @@ def certify(
     """
     if samples < 1 or (steps is not None and steps < 1):
         raise InputError(f"--samples {samples} --steps {steps}: use at least one of each.")
-    from sgno.lab.compilation import use_compilation_cache
     from sgno.lab.data.trajectories import default_cache
+    from sgno.lab.machine import use_compilation_cache
     from sgno.lab.zoo import find, load
     from sgno.weights import read_provenance
 

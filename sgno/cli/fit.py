@@ -80,11 +80,11 @@ def fit(
     check_seeds(seeds, first_seed)
     from sgno.devices import use_every_core
     from sgno.io.split import Split
-    from sgno.lab.compilation import use_compilation_cache
     from sgno.lab.data.own import open_files
     from sgno.lab.data.trajectories import default_cache
     from sgno.lab.fit import plan_fit
     from sgno.lab.job import run_job
+    from sgno.lab.machine import use_compilation_cache
     from sgno.lab.recipe import TrainConfig
     from sgno.lab.store import Store
     from sgno.lab.tracking import parse_trackers

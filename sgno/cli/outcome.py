@@ -17,7 +17,7 @@ def check_seeds(seeds: int, first_seed: int) -> None:
 def run_shown(job, store, run: Callable[..., dict[str, Any]], trackers: list[str]) -> dict[str, Any]:
     """One job under a progress bar, heard by its trackers. `run` takes the job, the store, `on_progress`."""
     from sgno.cli.progress import training_bar
-    from sgno.lab.compilation import forget_programs
+    from sgno.lab.machine import forget_programs
     from sgno.lab.tracking import numbers_of, tracking
 
     label = f"{job.task.name} {job.model_name} seed {job.seed}"

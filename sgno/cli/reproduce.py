@@ -49,12 +49,11 @@ def reproduce(
     from sgno.lab.data.trajectories import default_cache
     from sgno.lab.executor import run_study
     from sgno.lab.live import Board, Watcher
-    from sgno.lab.plan import make_jobs
-    from sgno.lab.presets import get_preset, preset_rows
+    from sgno.lab.presets import get_preset, make_jobs, preset_plans
     from sgno.lab.store import Store
 
     chosen = get_preset(preset)
-    jobs = make_jobs(preset_rows(chosen, tasks=_names(tasks), models=_names(models), seeds=seeds))
+    jobs = make_jobs(preset_plans(chosen, tasks=_names(tasks), models=_names(models), seeds=seeds))
     store, cache = Store(out), cache or default_cache()
     left = [job for job in jobs if not store.is_finished(job.id)]
     console.print(f"{preset}: {chosen.summary}")

@@ -45,9 +45,9 @@ def run(
     check_seeds(seeds, first_seed)
     options.check_checkpoint_seconds(checkpoint_seconds)
     from sgno.devices import use_every_core
-    from sgno.lab.compilation import use_compilation_cache
     from sgno.lab.data.trajectories import default_cache
     from sgno.lab.job import Job, run_job
+    from sgno.lab.machine import use_compilation_cache
     from sgno.lab.recipe import TrainConfig
     from sgno.lab.store import Store
     from sgno.lab.tasks import get_task

@@ -1,16 +1,19 @@
-"""A look at trajectories before they are learned from: moments of each channel, and what usually goes wrong.
+"""A look at trajectories before learning from them: moments, units to learn in, and what usually goes wrong.
 
 Pairs of neighbouring states are drawn from all over the source, so a large one is not read whole.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from sgno.errors import InputError
-from sgno.io.source import Source
+from sgno.io.source import Selection, Source
+
+Normalise = Literal["none", "scale", "standard"]
 
 _SAMPLED_BYTES = 64 * 2**20
 _MIN_PAIRS, _MAX_PAIRS = 4, 2048
@@ -21,6 +24,7 @@ _NOT_PERIODIC, _REPEATED, _KINK = 3.0, 0.02, 5.0
 # The linear relation between consecutive frames, 1 for any linear evolution; n unrelated pairs give n^-1/2.
 _UNRELATED, _JUDGED_PAIRS = 0.35, 16
 _STILL = 1e-6
+# A channel that varies by less than this part of its size is constant, and its spread is rounding.
 _CONSTANT = 1e-6
 # The largest value of a state against that of the usual one.
 _OUTLIER = 1e3
@@ -227,3 +231,49 @@ def _time_warnings(increment, std, relation: _Relation, count: int) -> Iterator[
             f"they differ by {change:.2g} of the spread): the time step is too large to learn one step. "
             "Save frames more often."
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ChannelUnits:
+    """`v = (u - mean) / scale`, channel by channel."""
+
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    def apply(self, train: np.ndarray | Source) -> np.ndarray | Source:
+        """Trajectories in these units; those of a source are converted as they are read."""
+        shape = (-1, *(1,) * (len(train.shape) - 3))
+        m, s = (np.asarray(values, np.float32).reshape(shape) for values in (self.mean, self.scale))
+        return _Converted(train, m, s) if isinstance(train, Source) else (train - m) / s
+
+
+class _Converted(Source):
+    """Another source in other units."""
+
+    def __init__(self, source: Source, mean: np.ndarray, scale: np.ndarray):
+        self._source, self._mean, self._scale = source, mean, scale
+        self.name, self.shape = source.name, source.shape
+
+    def read(self, samples: Selection = slice(None), times: Selection = slice(None)) -> np.ndarray:
+        states = self._source.read(samples, times)
+        np.subtract(states, self._mean, out=states)
+        return np.divide(states, self._scale, out=states)
+
+
+def choose_units(normalise: Normalise, moments: Moments | None) -> ChannelUnits | None:
+    """The units that channels of these moments call for.
+
+    - `standard`: mean 0 and standard deviation 1, for networks.
+    - `scale`: root mean square 1, zero kept where it is: a linear step stays linear and a product of states
+      a product, so it is what models take that have the form of an equation.
+    - `none`: the units of the data.
+    """
+    if normalise == "none" or moments is None:
+        return None
+    if normalise == "scale":
+        return ChannelUnits((0.0,) * len(moments.rms), tuple(rms or 1.0 for rms in moments.rms))
+    scale = (
+        std if std > _CONSTANT * rms else max(abs(mean), 1.0)
+        for mean, std, rms in zip(moments.mean, moments.std, moments.rms, strict=True)
+    )
+    return ChannelUnits(moments.mean, tuple(scale))

@@ -15,8 +15,7 @@ from sgno.errors import unknown_name
 from sgno.grid import Grid
 from sgno.io.source import Source, array_source
 from sgno.io.split import Split
-from sgno.io.survey import survey
-from sgno.io.units import Normalise
+from sgno.io.survey import Normalise, survey
 from sgno.lab.data.own import OwnSources, OwnTask, describe, load_own, open_files
 from sgno.lab.data.trajectories import Trajectories
 from sgno.lab.job import Job, run_job

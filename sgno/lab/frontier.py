@@ -15,7 +15,7 @@ import numpy as np
 
 from sgno.engine import advance
 from sgno.io.files import finite, write_json
-from sgno.lab.data.solver import solver
+from sgno.lab.data.scenario import solver
 from sgno.lab.data.trajectories import load_trajectories
 from sgno.lab.job import TAU, Job, run_job
 from sgno.lab.machine import machine, versions

@@ -23,12 +23,11 @@ from sgno.errors import InputError
 from sgno.identify import warm_start
 from sgno.io.files import content_id, finite, new_folder, save_arrays, seal, write_bytes, write_json
 from sgno.io.split import excerpt
-from sgno.io.units import Normalise, choose_units
+from sgno.io.survey import Normalise, choose_units
 from sgno.lab.data.load import id_of_data, load_data, task_from_json
 from sgno.lab.data.own import OwnTask
 from sgno.lab.data.trajectories import Trajectories, solver_versions
-from sgno.lab.machine import machine, versions
-from sgno.lab.memory import forget_peak, peak_bytes
+from sgno.lab.machine import forget_peak, machine, peak_bytes, versions
 from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import CURVES, SAMPLE, WEIGHTS, Store
 from sgno.lab.tasks import Task

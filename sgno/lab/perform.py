@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sgno.errors import StorageError, memory_message
-from sgno.lab.compilation import forget_programs, use_compilation_cache
 from sgno.lab.estimate import measure
 from sgno.lab.job import Job, run_job
+from sgno.lab.machine import forget_programs, use_compilation_cache
 from sgno.lab.store import Store
 from sgno.training import Progress
 

@@ -1,12 +1,14 @@
-"""What to run: the paper's experiment as `smoke`, `desk` or `paper`, and SGNO-X's own as `beyond`."""
+"""What to run: presets of tasks x models x seeds x settings, and the jobs that they mean."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sgno.errors import InputError, unknown_name
-from sgno.lab.plan import Row
-from sgno.lab.tasks import TASKS, get_task
-from sgno.registry import MODELS, model_names
+from sgno.lab.job import Job
+from sgno.lab.recipe import TrainConfig
+from sgno.lab.tasks import TASKS, Task, get_task
+from sgno.registry import MODELS, get_model, model_names
 
 ABLATIONS = model_names("ablation", "sgno")
 SGNO_X_ABLATIONS = model_names("ablation", "sgno-x")
@@ -25,7 +27,23 @@ BEYOND_TASKS = (
 )
 
 
-class Budget(NamedTuple):
+class TaskPlan(NamedTuple):
+    """One task and the models on it, all with the same effort.
+
+    - `train`: options of `TrainConfig.for_model` for every model.
+    - `settings`: by model name, fields of its config to replace.
+    - `transfer`: by model name, finer grids to score the same weights on.
+    """
+
+    task: Task
+    models: tuple[str, ...]
+    seeds: int
+    train: Mapping[str, Any] = {}
+    settings: Mapping[str, Mapping[str, Any]] = {}
+    transfer: Mapping[str, tuple[int, ...]] = {}
+
+
+class Effort(NamedTuple):
     """What every model may spend on a task: seeds, options of the task (data), options of the training."""
 
     seeds: int
@@ -43,7 +61,7 @@ class Entry(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """Budgets by number of dimensions, finer grids for the resolution transfer, smaller models if any.
+    """Efforts by number of dimensions, finer grids for the resolution transfer, smaller models if any.
 
     `estimate_seconds` is how long may be spent on measuring before the start. `optimise` is whether programs
     are worth the time that compiling them well takes.
@@ -52,7 +70,7 @@ class Preset(NamedTuple):
     name: str
     summary: str
     entries: tuple[Entry, ...]
-    budgets: Mapping[int, Budget]
+    efforts: Mapping[int, Effort]
     transfer_points: tuple[int, ...]
     estimate_seconds: float
     settings: Mapping[str, Mapping[str, Any]] = {}
@@ -87,6 +105,15 @@ _BEYOND = (
     Entry(BEYOND_TASKS[2:], ("sgno-x", "fno", "unet", "linear"), seeds=1, train={"updates": 2_000}),
 )
 
+_THREE_DIMENSIONS = tuple(name for name, task in TASKS.items() if task.num_spatial_dims == 3)
+# The most important first. In 3D the other networks take 11 to 31 hours each on two cores by this budget.
+_PAPER64 = (
+    Entry(("kolm2d", "mixdisp2d"), ("sgno",)),
+    Entry(_THREE_DIMENSIONS, ("sgno", "fno")),
+    Entry(_ONE_DIMENSION, ("sgno",)),
+    Entry(("kolm2d", "mixdisp2d"), ("fno", "cno", "dil", "unet", "conv", "res"), seeds=1),
+)
+
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
@@ -95,9 +122,9 @@ PRESETS: dict[str, Preset] = {
             "every task and every model, tiny: does everything work?",
             (*_PAPER, Entry(("ks1d",), (_BEST_RECIPE, *SGNO_X_ABLATIONS))),
             {
-                1: Budget(1, {"num_points": 32, **_TINY}, _TINY_TRAIN),
-                2: Budget(1, {"num_points": 16, **_TINY}, _TINY_TRAIN),
-                3: Budget(1, {"num_points": 8, **_TINY}, _TINY_TRAIN),
+                1: Effort(1, {"num_points": 32, **_TINY}, _TINY_TRAIN),
+                2: Effort(1, {"num_points": 16, **_TINY}, _TINY_TRAIN),
+                3: Effort(1, {"num_points": 8, **_TINY}, _TINY_TRAIN),
             },
             transfer_points=(24,),
             estimate_seconds=5.0,
@@ -109,9 +136,9 @@ PRESETS: dict[str, Preset] = {
             "1D: full protocol, 3 seeds; 2D: 64², 2,000 updates, 1 seed; 3D: 16³, 1,000 updates, 1 seed",
             _PAPER,
             {
-                1: Budget(3),
-                2: Budget(1, {"num_points": 64}, {"updates": 2_000}),
-                3: Budget(1, {"num_points": 16}, {"updates": 1_000}),
+                1: Effort(3),
+                2: Effort(1, {"num_points": 64}, {"updates": 2_000}),
+                3: Effort(1, {"num_points": 16}, {"updates": 1_000}),
             },
             transfer_points=(128, 256),
             estimate_seconds=90.0,
@@ -120,16 +147,25 @@ PRESETS: dict[str, Preset] = {
             "paper",
             "the paper's numbers: 50 seeds in 1D, 20 in 2D and 3D, 10,000 updates, each task's own grid",
             _PAPER,
-            {1: Budget(50), 2: Budget(20), 3: Budget(20)},
+            {1: Effort(50), 2: Effort(20), 3: Effort(20)},
             transfer_points=(128, 256),
             estimate_seconds=180.0,
+        ),
+        Preset(
+            "paper64",
+            "10,000 updates on one machine: SGNO with 20 seeds in 1D, 3 in 2D (64²), 1 in 3D; FNO "
+            "in 3D and the networks in 2D with 1",
+            _PAPER64,
+            {1: Effort(20), 2: Effort(3, {"num_points": 64}), 3: Effort(1)},
+            transfer_points=(128, 256),
+            estimate_seconds=90.0,
         ),
         Preset(
             "beyond",
             "SGNO-X: the ten tasks by the paper's budget (5 seeds in 1D, 3 in 2D at 64² and 3D), its "
             "best recipe, its ablations, five further scenarios",
             _BEYOND,
-            {1: Budget(5), 2: Budget(3, {"num_points": 64}), 3: Budget(3)},
+            {1: Effort(5), 2: Effort(3, {"num_points": 64}), 3: Effort(3)},
             transfer_points=(128, 256),
             estimate_seconds=60.0,
         ),
@@ -144,14 +180,14 @@ def get_preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def preset_rows(
+def preset_plans(
     preset: Preset,
     *,
     tasks: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
     seeds: int | None = None,
-) -> tuple[Row, ...]:
-    """The rows of a preset, or of a choice from it.
+) -> tuple[TaskPlan, ...]:
+    """The plans of a preset, or of a choice from it.
 
     **Arguments:**
 
@@ -174,7 +210,7 @@ def preset_rows(
     if models:
         entries = _with_models(entries, models)
     return tuple(
-        _row(preset, entry, name, seeds)
+        _plan(preset, entry, name, seeds)
         for entry in entries
         for name in entry.tasks
         if not tasks or name in tasks
@@ -196,14 +232,42 @@ def _with_models(entries: Sequence[Entry], models: Sequence[str]) -> tuple[Entry
     return tuple(entry for entry in chosen if entry.models)
 
 
-def _row(preset: Preset, entry: Entry, name: str, seeds: int | None) -> Row:
+def _plan(preset: Preset, entry: Entry, name: str, seeds: int | None) -> TaskPlan:
     task = get_task(name)
-    budget = preset.budgets[task.num_spatial_dims]
-    return Row(
-        task.with_options(**budget.task),
+    effort = preset.efforts[task.num_spatial_dims]
+    return TaskPlan(
+        task.with_options(**effort.task),
         entry.models,
-        seeds or entry.seeds or budget.seeds,
-        {**budget.train, **entry.train},
+        seeds or entry.seeds or effort.seeds,
+        {**effort.train, **entry.train},
         preset.settings,
         dict.fromkeys(TRANSFER_MODELS, preset.transfer_points) if name == TRANSFER_TASK else {},
     )
+
+
+def make_jobs(plans: Iterable[TaskPlan]) -> tuple[Job, ...]:
+    """The jobs of all plans, none twice: seed 0 of everything first, so that a study cut short is a table.
+
+    A model fitted in closed form does not depend on its seed, so it is run once.
+
+    **Raises:** `InputError` if there is nothing to do or a model is unknown.
+    """
+    jobs: dict[str, Job] = {}
+    plans = tuple(plans)
+    for seed in range(max((plan.seeds for plan in plans), default=0)):
+        for plan in plans:
+            for name in plan.models:
+                job = _job(plan, name, seed)
+                if seed < plan.seeds and (seed == 0 or job.train.updates > 0):
+                    jobs.setdefault(job.id, job)
+    if not jobs:
+        raise InputError("There is no job to run. Choose at least one task, one model and one seed.")
+    return tuple(jobs.values())
+
+
+def _job(plan: TaskPlan, name: str, seed: int) -> Job:
+    model = get_model(name, plan.task.num_spatial_dims)
+    if changed := plan.settings.get(name):
+        model = dataclasses.replace(model, **changed)
+    train = TrainConfig.for_model(model, **plan.train)
+    return Job(plan.task, name, model, train, seed, plan.transfer.get(name, ()))

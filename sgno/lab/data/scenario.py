@@ -1,11 +1,13 @@
-"""A task as APEBench has it: the scenario that makes its data, and the linear part of its equation."""
+"""A task as APEBench has it: the scenario that makes its data, its solver, its linear part."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from sgno.errors import InputError, require
-from sgno.lab.tasks import Task
+from sgno.lab.tasks import Task, freeze
+from sgno.step import Step
 
 
 def make_scenario(task: Task) -> Any:
@@ -29,6 +31,19 @@ def make_scenario(task: Task) -> Any:
         )
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InputError(f"APEBench cannot make the data of {task.name}: {error}") from error
+
+
+def solver(task: Task, substeps: int | None = None) -> Step:
+    """The solver that makes a task's data, or the same with another number of substeps.
+
+    **Raises:** `InputError` if substeps are asked of a scenario that has none.
+    """
+    if substeps is not None:
+        if "num_substeps" not in type(make_scenario(task)).__dataclass_fields__:
+            raise InputError(f"{task.name} has no substeps to choose. Use kolm2d, for example.")
+        settings = freeze({**dict(task.settings), "num_substeps": substeps})
+        task = dataclasses.replace(task, settings=settings)
+    return make_scenario(task).get_ref_stepper()
 
 
 def true_symbol(task: Task) -> np.ndarray:

@@ -14,7 +14,7 @@ from sgno.lab.report import paper
 from sgno.lab.report.models import is_baseline, is_network_baseline, order
 from sgno.lab.report.runs import DIAGNOSTICS, Run
 from sgno.lab.report.statistics import Band, Spread, band, spread
-from sgno.lab.tasks.catalogue import APEBENCH_PREFIX, TASKS
+from sgno.lab.tasks import APEBENCH_PREFIX, TASKS
 
 _BUDGET = {
     "updates": paper.UPDATES,

@@ -16,7 +16,7 @@ from sgno.lab.report.runs import read_store
 from sgno.lab.report.statistics import ratio
 from sgno.lab.report.tables.main import main_columns
 from sgno.lab.report.tables.table import number_text, printed_text
-from sgno.lab.tasks.catalogue import TASKS
+from sgno.lab.tasks import TASKS
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 

@@ -14,7 +14,7 @@ from sgno.lab.report.tables.table import (
     beside_paper,
     name_cell,
 )
-from sgno.lab.tasks.catalogue import CARDS, TASKS
+from sgno.lab.tasks import CARDS, TASKS
 
 _ALWAYS = ("conv", "res", "unet", "dil", "fno", "cno", LINEAR, SGNO, "sgno-matched", "sgno-x")
 
