@@ -106,7 +106,6 @@ def wavenumber_norm(basis: Basis) -> np.ndarray:
     return np.sqrt((wavenumbers(basis) ** 2).sum(0))
 
 
-@cache
 def multiplicity(basis: Basis) -> np.ndarray:
     """m(k), how many modes each stored mode stands for, so that mean(u²) = sum_k m(k) |v(k)|².
 
@@ -122,9 +121,8 @@ def multiplicity(basis: Basis) -> np.ndarray:
         elif _one_sided(basis, i):
             m[2 * k % axis == 0] = 1
         factors.append(m)
-    found = np.asarray(reduce(np.multiply, np.ix_(*factors)))
-    found.flags.writeable = False
-    return found
+    # A new array each time: JAX lowers a constant in the precision in which it met the same array first.
+    return np.asarray(reduce(np.multiply, np.ix_(*factors)))
 
 
 def to_modes(u: Float[Either, "*batch_and_points"], basis: Basis) -> Inexact[Either, "*batch_and_modes"]:
