@@ -3,6 +3,9 @@ from sgno import spectral as spectral
 from sgno import step as step
 from sgno import weights as weights
 from sgno.config import ModelConfig as ModelConfig
+from sgno.engine import Block as Block
+from sgno.engine import Observed as Observed
+from sgno.engine import Observer as Observer
 from sgno.engine import rollout as rollout
 from sgno.engine import stream as stream
 from sgno.errors import InputError as InputError

@@ -172,6 +172,15 @@ def test_new_lengths_and_strides_are_no_new_programs():
     assert len(traced) == compiled
 
 
+def test_memory_is_flat_over_a_hundred_thousand_steps():
+    held = []
+    for block in stream(decay, STATES[0], 100_000, observe=(jnp.max,)):
+        assert len(block.states) == len(block.seen[0]) <= 4096
+        held.append(sum(array.nbytes for array in jax.live_arrays()))
+    assert block.step == 100_000 and len(held) > 20
+    assert max(held[10:]) <= max(held[:10])
+
+
 def test_a_batch_in_chunks_rolls_out_like_the_whole():
     class OneAtATime(Sine):
         pass
