@@ -18,7 +18,7 @@ from jaxtyping import PyTree
 from benchmarks.speed.coefficients import capped, gradient, many, mixers
 from sgno.grid import Grid
 from sgno.lab.machine import machine, versions
-from sgno.lab.zoo.find import load
+from sgno.lab.zoo import load
 from sgno.nn.mixer import excesses
 from sgno.registry import get_model
 from sgno.spectral import norms

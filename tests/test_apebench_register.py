@@ -43,7 +43,7 @@ def test_networks_have_the_right_shapes_and_sizes():
     network = shapes("SGNOX;4;2;identity")
     leaves = [leaf for leaf in jax.tree.leaves(network) if hasattr(leaf, "dtype")]
     assert leaves and all(leaf.dtype == jnp.float32 for leaf in leaves)
-    assert network.config.inner_steps == 2 and network.config.max_terms == 4
+    assert network.settings.inner_steps == 2 and network.settings.max_terms == 4
     out = eqx.filter_eval_shape(lambda n, u: n(u), network, jax.ShapeDtypeStruct((1, 160), jnp.float32))
     assert out.shape == (1, 160)
 

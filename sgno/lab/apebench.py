@@ -71,18 +71,19 @@ class StateSpaceNetwork(eqx.Module):
     """
 
     params: SGNOX
-    config: SGNOXConfig = eqx.field(static=True)
-    grid: Grid = eqx.field(static=True)
+    # Not `config` and `grid`, by which `sgno.save` would take it for an SGNO-X: save `network.step()`.
+    settings: SGNOXConfig = eqx.field(static=True)
+    states: Grid = eqx.field(static=True)
 
     def __init__(self, config: SGNOXConfig, grid: Grid, *, key: PRNGKeyArray):
         self.params = eqx.filter(config.build(grid, key=key), eqx.is_inexact_array)
-        self.config = config
-        self.grid = grid
+        self.settings = config
+        self.states = grid
 
     def step(self) -> SGNOX:
         """The same as a step of this package."""
         whole = eqx.filter(
-            self.config.build(self.grid, key=jax.random.PRNGKey(0)), eqx.is_inexact_array, inverse=True
+            self.settings.build(self.states, key=jax.random.PRNGKey(0)), eqx.is_inexact_array, inverse=True
         )
         return eqx.combine(self.params, whole)
 

@@ -4,9 +4,9 @@ A U-shaped network of convolutions in which every activation acts on a grid twic
 cut back to the band of the grid it came from, so that each layer maps band-limited functions to band-limited
 functions. Here the filters are ideal (sharp in Fourier space), as periodic grids allow.
 
-Settled where the paper leaves a choice, each as its authors' settings or the benchmark's count of weights
-demand: the next state is predicted itself, not its increment; leaky ReLU; no normalisation (29,903 and
-58,717 weights leave no room for one, and statistics over a batch would tie the samples together).
+Where the paper leaves a choice, its authors' settings and the benchmark's count of weights decide: the
+network predicts the next state itself, not its increment; leaky ReLU; no normalisation (29,903 and 58,717
+weights leave no room for one, and statistics over a batch would tie the samples together).
 """
 
 import dataclasses
@@ -66,7 +66,7 @@ def activate(v: Float[Array, "channels batch *points"]) -> Float[Array, "channel
     return mean_of_copies(jax.nn.leaky_relu(half_shifted_copies(v)))
 
 
-class Sandwich(eqx.Module):
+class ConvolutionPair(eqx.Module):
     """Convolution, activation, convolution: the lift, the projection, the inside of a residual block."""
 
     first: Convolution
@@ -107,12 +107,12 @@ class Sandwich(eqx.Module):
 class Level(eqx.Module):
     """What the network has on one grid of the U: residual blocks, then an activated convolution."""
 
-    residual: tuple[Sandwich, ...]
+    residual: tuple[ConvolutionPair, ...]
     invariant: Convolution
 
     def __init__(self, d: int, channels: int, num_blocks: int, *, key: PRNGKeyArray):
         *block_keys, key = jax.random.split(key, num_blocks + 1)
-        self.residual = tuple(Sandwich(d, channels, channels, channels, key=k) for k in block_keys)
+        self.residual = tuple(ConvolutionPair(d, channels, channels, channels, key=k) for k in block_keys)
         self.invariant = Convolution(d, channels, channels, key=key)
 
     def __call__(self, v: Float[Array, "channels batch *points"]) -> Float[Array, "channels batch *points"]:
@@ -129,11 +129,11 @@ class CNO(eqx.Module):
     function out, whatever the grid.
     """
 
-    lift: Sandwich
+    lift: ConvolutionPair
     levels: tuple[Level, ...]
     down: tuple[Convolution, ...]
     up: tuple[Convolution, ...]
-    project: Sandwich
+    project: ConvolutionPair
     config: "CNOConfig" = eqx.field(static=True)
     grid: Grid = eqx.field(static=True)
 
@@ -142,8 +142,8 @@ class CNO(eqx.Module):
         # Half the multiplier on the finest grid, then doubled with every halving of the grid.
         widths = (C // 2, *(C * 2**level for level in range(L)))
         lift_key, project_key, level_key, down_key, up_key = jax.random.split(key, 5)
-        self.lift = Sandwich(d, grid.channels, config.latent, widths[0], key=lift_key)
-        self.project = Sandwich(d, 2 * widths[0], config.latent, grid.channels, key=project_key)
+        self.lift = ConvolutionPair(d, grid.channels, config.latent, widths[0], key=lift_key)
+        self.project = ConvolutionPair(d, 2 * widths[0], config.latent, grid.channels, key=project_key)
         blocks = (*(config.num_residual,) * L, config.num_residual_neck)
         keys = jax.random.split(level_key, L + 1)
         self.levels = tuple(Level(d, c, n, key=k) for c, n, k in zip(widths, blocks, keys, strict=True))

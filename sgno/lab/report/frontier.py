@@ -1,15 +1,18 @@
-"""SGNO-X against the solver, as `sgno frontier` measured it. The file is a stranger's until it is checked."""
+"""SGNO-X against the solver, as `sgno frontier` measured it. The file may come from anyone: it is checked."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
 
 from sgno.errors import InputError
 from sgno.io.files import read_json
 from sgno.lab.store import Store
 
-_NAMES = ("exponax", "sgno-x")
+# A year for a step is no measurement.
+Seconds = Annotated[float, msgspec.Meta(gt=0, lt=3e7)]
+Name = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class Point(NamedTuple):
@@ -33,6 +36,43 @@ class Frontier(NamedTuple):
     origin: str
 
 
+class _Point(msgspec.Struct):
+    name: Literal["exponax", "sgno-x"]
+    divisions: int
+    gmean100: Annotated[float, msgspec.Meta(ge=0)] | None
+    stable_step: int
+    seconds_per_step: Seconds
+    seconds_low: Seconds
+    seconds_high: Seconds
+
+
+class _Task(msgspec.Struct):
+    name: Name
+    num_points: int
+    num_spatial_dims: int
+
+
+class _Machine(msgspec.Struct):
+    processor: Name
+    cores: int
+
+
+class _Versions(msgspec.Struct):
+    jax: Name
+    exponax: Name
+
+
+class _Content(msgspec.Struct):
+    task: _Task
+    states: int
+    steps: int
+    repeats: int
+    points: Annotated[list[_Point], msgspec.Meta(max_length=100)]
+    machine: _Machine
+    versions: _Versions
+    finished: Name
+
+
 def read_frontier(root: Path) -> Frontier | None:
     """The measurement in a store, or None if there is none.
 
@@ -42,34 +82,28 @@ def read_frontier(root: Path) -> Frontier | None:
     if not path.is_file():
         return None
     try:
-        content = read_json(path)
-        task = content["task"]
-        dims = int(task["num_spatial_dims"])
-        machine, versions = content["machine"], content["versions"]
-        return Frontier(
-            str(task["name"])[:100],
-            int(content["states"]),
-            tuple(_point(point) for point in content["points"][:100]),
-            f"{task['name']}, {int(task['num_points'])} points along each of {dims} axes, "
-            f"{int(content['states'])} states, {int(content['steps'])} steps timed {int(content['repeats'])} "
-            f"times in turn on {str(machine['processor'])[:80]} ({int(machine['cores'])} cores), "
-            f"jax {str(versions['jax'])[:20]}, exponax {str(versions['exponax'])[:20]}, "
-            f"{str(content['finished'])[:10]}"[:400],
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        content = msgspec.convert(read_json(path), _Content)
+    except ValueError as error:
         raise InputError(
             f"{path} is not a file of `sgno frontier` ({error}). Run the command again."
         ) from error
-
-
-def _point(point: Mapping[str, Any]) -> Point:
-    name, score = point["name"], point["gmean100"]
-    if name not in _NAMES:
-        raise ValueError(f"unknown step {str(name)[:40]!r}")
-    times = [float(point[key]) for key in ("seconds_per_step", "seconds_low", "seconds_high")]
-    if not all(0 < t < math.inf for t in times):
-        raise ValueError("a time is not a positive number")
-    error = math.inf if score is None else float(score)
-    if not error >= 0:
-        raise ValueError("gmean100 is not a number from zero on")
-    return Point(name, int(point["divisions"]), error, int(point["stable_step"]), *times)
+    task, machine, versions = content.task, content.machine, content.versions
+    points = tuple(
+        Point(
+            p.name,
+            p.divisions,
+            math.inf if p.gmean100 is None else p.gmean100,
+            p.stable_step,
+            p.seconds_per_step,
+            p.seconds_low,
+            p.seconds_high,
+        )
+        for p in content.points
+    )
+    origin = (
+        f"{task.name}, {task.num_points} points along each of {task.num_spatial_dims} axes, "
+        f"{content.states} states, {content.steps} steps timed {content.repeats} times in turn on "
+        f"{machine.processor} ({machine.cores} cores), jax {versions.jax}, exponax {versions.exponax}, "
+        f"{content.finished[:10]}"
+    )
+    return Frontier(task.name, content.states, points, origin)

@@ -1,4 +1,4 @@
-"""Finished jobs of a store as plain data. A record is a stranger's file until its fields are checked."""
+"""Finished jobs of a store as plain data. A record may come from anyone, so every field is checked."""
 
 import dataclasses
 from collections.abc import Mapping
