@@ -25,8 +25,8 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for evaluation.json, curves.npz and the figure.")] = Path(
         "evaluation"
     ),
-    samples: Annotated[int | None, typer.Option(help="Only the first so many trajectories.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Only the first so many steps.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Use only the first N trajectories.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Use only the first N steps.")] = None,
     tau: Annotated[float, typer.Option(help="The nRMSE up to which a rollout counts as stable.")] = 0.2,
     key: Annotated[str | None, typer.Option(help="Which array of the file. [default: test or u]")] = None,
     layout: Annotated[

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sgno.engine import Block
-    from sgno.solve.monitor import Numbers
+    from sgno.solve.monitor import Numbers, Reference
     from sgno.solve.writer import Sink
 
+# The monitor needs no more training data than this, and it fits into memory anywhere.
+_MOST_BYTES = 512 * 2**20
 # What the monitor measures at every kept step, as arrays of the file.
 _SIGNALS = ("low", "mid", "high", "distance", "drift", "phase_error")
 
@@ -37,21 +39,21 @@ def rollout(
     ],
     steps: Annotated[int, typer.Option(help="How many steps to go.")],
     out: Annotated[Path, typer.Option(help="File to write: .npz, .npy, .h5, .hdf5 or .zarr.")],
-    every: Annotated[int, typer.Option(help="Keep one state in so many.")] = 1,
+    every: Annotated[int, typer.Option(help="Keep every Nth state.")] = 1,
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Keep energy, max and finite of each kept step, no states.")
     ] = False,
-    samples: Annotated[int | None, typer.Option(help="Only the first so many initial states.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Use only the first N initial states.")] = None,
     key: Annotated[str | None, typer.Option(help="Which array of the initial file.")] = None,
     layout: Annotated[
         str | None, typer.Option(help='Axes of a trajectory file, such as "sample time space channel".')
     ] = None,
     watch: Annotated[
         str | None,
-        typer.Option(help="Training trajectories to watch the rollout by: a file, or the name of a task."),
+        typer.Option(help="Training trajectories to watch the rollout with: a file, or the name of a task."),
     ] = None,
     watch_key: Annotated[
-        str | None, typer.Option(help="Which array of the file to watch by. [default: train or u]")
+        str | None, typer.Option(help="Which array of the --watch file. [default: train or u]")
     ] = None,
     stop_on: Annotated[
         str | None,
@@ -71,7 +73,7 @@ def rollout(
     shape (samples, 1 + steps // every) instead. States that are not finite are written like others, and the
     first such step is reported. The file appears when it is complete.
 
-    With --watch every step is held against the training data, and the first signs of amplitude drift,
+    With --watch every step is compared with the training data, and the first signs of amplitude drift,
     spectral blocking and phase drift are reported. The file then also holds the monitor's numbers of each
     kept step, and with --stop-on it ends where a fault began.
     """
@@ -83,8 +85,7 @@ def rollout(
     if samples is not None and samples < 1:
         raise InputError(f"--samples {samples} must be at least 1.")
     if (stop_on is not None or watch_key is not None) and watch is None:
-        raise InputError("--stop-on and --watch-key need --watch: a rollout is watched by training data.")
-    from sgno.cli.watch import faults, reference
+        raise InputError("--stop-on and --watch-key need --watch: a rollout is watched with training data.")
     from sgno.devices import use_every_core
     from sgno.engine import stream
     from sgno.io.initial import initial_states
@@ -101,7 +102,7 @@ def rollout(
             f"{_sizes(step.grid.points)}.",
             markup=False,
         )
-    known = None if watch is None else reference(watch, watch_key, layout, cache)
+    known = None if watch is None else _reference(watch, watch_key, layout, cache)
     wanted = tuple(fault.strip() for fault in (stop_on or "").split(",") if fault.strip())
     observe = (Statistics(), *(() if known is None else (Monitor(known, stop_on=wanted),)))
     blocks = stream(step, u0, steps, every=every, observe=observe, states=not statistics, batched=True)
@@ -136,7 +137,7 @@ def rollout(
         "steps_per_second": done / seconds,
     }
     if watch is not None and known is not None:
-        summary["watched"] = faults(watch, watched[0].first, bool(known.coherent))
+        summary["watched"] = _faults(watch, watched[0].first, bool(known.coherent))
         summary["stopped"] = block.stopped
     _say(summary)
     if json:
@@ -224,12 +225,61 @@ def _say(summary: dict[str, Any]) -> None:
     else:
         console.print(f"Every state was finite up to step {summary['steps']:,}.")
     if "watched" in summary:
-        from sgno.cli.watch import say
-
         stopped = f", stopped at step {summary['steps']:,}" if summary["stopped"] else ""
         console.print(f"Watched by {summary['watched']['data']}{stopped}:", markup=False, soft_wrap=True)
-        say(summary["watched"], summary["steps"])
+        _say_faults(summary["watched"], summary["steps"])
 
 
 def _sizes(points: tuple[int, ...]) -> str:
     return "x".join(map(str, points))
+
+
+def _reference(data: str, key: str | None, layout: str | None, cache: Path | None) -> "Reference":
+    """The statistics of training trajectories, from a file or by the name of a task.
+
+    **Raises:** `InputError` if there is neither, or if the trajectories have one time only.
+    """
+    from sgno.solve.monitor import reference_statistics
+
+    trajectories = _trajectories(data, key, layout, cache)
+    if trajectories.shape[1] < 2:
+        raise InputError(
+            f"{data} has one time only, so it does not show how states change. Give two or more."
+        )
+    return reference_statistics(trajectories)
+
+
+def _trajectories(data: str, key: str | None, layout: str | None, cache: Path | None) -> "np.ndarray":
+    from sgno.io.source import open_source
+    from sgno.lab.data.trajectories import default_cache, load_trajectories
+    from sgno.lab.tasks import TASKS, get_task
+
+    if not Path(data).exists() and (data in TASKS or data.startswith("apebench:")):
+        return load_trajectories(get_task(data), cache or default_cache()).train
+    source = open_source(data, key=key, layout=layout, prefer=("train", "u"))
+    each = source.nbytes // source.shape[0]
+    count = min(source.shape[0], max(1, _MOST_BYTES // max(each, 1)))
+    if count < source.shape[0]:
+        console.print(f"Watched by the first {count} of {source.shape[0]} trajectories.", markup=False)
+    return source.read(slice(0, count))
+
+
+def _faults(data: str, first: "np.ndarray", predictable: bool) -> dict[str, Any]:
+    """For the record: when each fault began in each sample, None for never, and whether phases have a law."""
+    from sgno.solve.monitor import FAULTS
+
+    began = {fault: [int(t) or None for t in row] for fault, row in zip(FAULTS, first, strict=True)}
+    return {"data": data, "phases_predictable": predictable, "first_step": began}
+
+
+def _say_faults(found: dict[str, Any], steps: int) -> None:
+    """Print one line per fault."""
+    for fault, began in found["first_step"].items():
+        seen = [t for t in began if t is not None]
+        if seen:
+            text = f"first at step {min(seen):,}, in {len(seen)} of {len(began)} sample(s)"
+        elif fault == "phase" and not found["phases_predictable"]:
+            text = "these data have no law of the phases to compare with"
+        else:
+            text = f"not seen up to step {steps:,}"
+        console.print(f"  {fault}: {text}.", style="yellow" if seen else None, markup=False, highlight=False)

@@ -8,8 +8,8 @@ The faults are the three ways in which a rollout leaves the right solution in fr
 
 What training was like is kept in a `Reference`. Where the training data evolve mode by mode, a step
 multiplies each mode by one complex number (advection, dispersion, diffusion): the state expected after t
-steps is then known from the initial one, and amplitude and phase are held against it. Elsewhere phases are
-not predictable; amplitude is held against the energies seen in training, and there is no phase signal.
+steps is then known from the initial one, and amplitude and phase are compared with it. Elsewhere phases are
+not predictable; amplitude is compared with the energies seen in training, and there is no phase signal.
 """
 
 from collections.abc import Iterable
@@ -99,7 +99,7 @@ class Watch(NamedTuple):
 
 
 class Monitor(Observer):
-    """Holds every state of a rollout against the training data.
+    """Compares every state of a rollout with the training data.
 
         sgno.rollout(step, u0, 1000, observe=(sgno.Monitor(reference),))
 
@@ -126,7 +126,7 @@ class Monitor(Observer):
         start = to_modes(u0, u0.shape[2:])
         if start.shape[1:] != self.reference.multiplier.shape:
             raise InputError(
-                f"The states have the shape {u0.shape[1:]}, but the data to watch them by have "
+                f"The states have the shape {u0.shape[1:]}, but the data to watch them with have "
                 f"{(self.reference.multiplier.shape[0], *self.reference.points)}. "
                 "Give data of the same channels and grid."
             )

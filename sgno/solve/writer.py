@@ -1,7 +1,7 @@
 """Arrays that are written as they come, and appear under their name only when they are complete.
 
-Arrays are `(samples, times, ...)` and arrive some times at once. Nothing is held: memory does not grow with
-the number of times.
+Arrays are `(samples, times, ...)` and arrive a few times at a time. Nothing is held, so memory does not grow
+with the number of times.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from sgno.errors import InputError, require
 from sgno.io.files import make_folder
 
 SUFFIXES = (".npz", ".npy", ".h5", ".hdf5", ".zarr")
-# About so many numbers go into one chunk of an HDF5 or zarr array.
+# Roughly the number of values in one chunk of an HDF5 or zarr array.
 _CHUNK_NUMBERS = 250_000
 
 
@@ -114,11 +114,14 @@ def _check(path: Path, arrays: Mapping[str, Spec], replace: bool) -> None:
 
 
 class _Npy:
-    """Raw `.npy` files in one folder, written by position: no memory map, whose pages would count as ours."""
+    """`.npy` files, one an array, that `pack` puts into their place when they are complete.
 
-    def __init__(self, folder: Path, arrays: Mapping[str, Spec]):
-        self._folder, self._open = folder, contextlib.ExitStack()
-        self._files, self._offsets = {}, {}
+    They are written by position, not through a memory map, whose pages would count as memory of the process.
+    """
+
+    def __init__(self, path: Path, arrays: Mapping[str, Spec], pack: Callable[[Path, list[Path]], None]):
+        self._path, self._folder, self.names, self._pack = path, path.parent, tuple(arrays), pack
+        self._open, self._files, self._offsets = contextlib.ExitStack(), {}, {}
         self._begin(arrays)
 
     def _begin(self, arrays: Mapping[str, Spec]) -> None:
@@ -158,30 +161,10 @@ class _Npy:
             file.flush()
             os.fsync(file.fileno())
         self.release()
+        self._pack(self._path, [self._folder / f"{name}.npy" for name in self.names])
 
     def release(self) -> None:
         self._open.close()
-
-
-class _Packed:
-    """`.npy` files, one an array, that `pack` puts into their place when they are complete."""
-
-    def __init__(self, path: Path, arrays: Mapping[str, Spec], pack: Callable[[Path, list[Path]], None]):
-        self._raw, self._path, self.names = _Npy(path.parent, arrays), path, tuple(arrays)
-        self._pack = pack
-
-    def put(self, name: str, start: int, part: np.ndarray) -> None:
-        self._raw.put(name, start, part)
-
-    def shorten(self, times: int) -> None:
-        self._raw.shorten(times)
-
-    def close(self) -> None:
-        self._raw.close()
-        self._pack(self._path, [self._path.parent / f"{name}.npy" for name in self.names])
-
-    def release(self) -> None:
-        self._raw.release()
 
 
 def _single(path: Path, members: list[Path]) -> None:
@@ -249,8 +232,8 @@ class _Zarr:
 
 
 _SINKS: dict[str, Callable[[Path, Mapping[str, Spec]], Sink]] = {
-    ".npy": functools.partial(_Packed, pack=_single),
-    ".npz": functools.partial(_Packed, pack=_archive),
+    ".npy": functools.partial(_Npy, pack=_single),
+    ".npz": functools.partial(_Npy, pack=_archive),
     ".h5": _Hdf5,
     ".hdf5": _Hdf5,
     ".zarr": _Zarr,
