@@ -1,4 +1,4 @@
-"""A step fitted to data before its first update: what least squares can find, a gradient need not."""
+"""A step fitted to data before its first update; Linear, by one small least-squares problem per mode."""
 
 from collections.abc import Iterator
 from functools import singledispatch
