@@ -12,10 +12,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sgno.engine import begin, run
 from sgno.errors import InputError
 from sgno.identify.estimate import as_trial, first_estimate, install, install_linear, refine
+from sgno.identify.linear import warm_start
 from sgno.identify.pairs import SplitPairs, held_out, split
 from sgno.identify.selection import Selection, select
 from sgno.identify.symbol_fit import fit_symbols
-from sgno.identify.linear import warm_start
 from sgno.sgno_x.model import SGNOX
 from sgno.sgno_x.trapping import TrappingSet
 from sgno.spectral import to_modes
