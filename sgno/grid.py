@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sgno.errors import InputError
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -12,12 +14,12 @@ class Grid:
 
     def __post_init__(self):
         if self.channels < 1 or not self.points or min(self.points) < 2:
-            raise ValueError(
+            raise InputError(
                 f"Grid(channels={self.channels}, points={self.points}) is not a state. "
                 "Use at least one channel and at least two points along each axis."
             )
         if len(self.points) > 3:
-            raise ValueError(f"A grid has 1, 2 or 3 axes, but points={self.points} has {len(self.points)}.")
+            raise InputError(f"A grid has 1, 2 or 3 axes, but points={self.points} has {len(self.points)}.")
 
     @property
     def num_spatial_dims(self) -> int:

@@ -58,7 +58,7 @@ def test_every_model_of_the_registry_runs_and_its_weights_load(name, tmp_path, c
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
     loaded = load(store.weights(job.id))
     from sgno.io.split import excerpt
-    from sgno.lab.data.load import load_data
+    from sgno.lab.data.own import load_data
     from sgno.solve import evaluate
     from sgno.solve.monitor import reference_statistics
 

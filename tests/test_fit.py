@@ -11,7 +11,7 @@ from own_data import TINY, burgers, fitted, hdf5, invoke
 import sgno
 from sgno.errors import InputError
 from sgno.io.split import Split, excerpt
-from sgno.lab.data.own import OwnTask, describe, load_own, open_files
+from sgno.lab.data.own import OwnTask, divide, load_data, open_data
 from sgno.lab.fit import plan_fit
 from sgno.nn.normalised import Normalised
 from sgno.weights import flatten, load
@@ -89,27 +89,28 @@ def test_a_task_is_its_content_wherever_the_file_is(place, u):
     np.save(place / "a.npy", u)
     (place / "there").mkdir()
     hdf5(place / "there/b.h5", u=u.transpose(0, 1, 3, 2))
-    one = plan_fit(open_files(["a.npy"]), "a.npy", TINY, files=["a.npy"])
+    one = plan_fit(open_data("a.npy"), TINY)
     layout = "sample time space channel"
-    two = plan_fit(open_files(["there/b.h5"], layout=layout), "b", TINY, layout=layout)
+    two = plan_fit(open_data(place / "there/b.h5", layout=layout), TINY)
     assert one.job(0).id == two.job(0).id != one.job(1).id
     assert OwnTask.from_json(json.loads(json.dumps(one.task.to_json()))) == one.task
-    assert load_own(one.task).id == one.load().id
+    assert load_data(one.task).id == one.data.load().id
     np.save(place / "a.npy", 2 * u)
     with pytest.raises(InputError, match="changed since"):
-        load_own(one.task)
+        load_data(one.task)
 
 
 def test_a_large_source_is_read_in_part_alone(place, monkeypatch):
     """Everything before training reads a bounded part of 8 GB, most of it a hole in the file."""
     shape = (100, 200, 1, 320, 320)
     np.lib.format.open_memmap(place / "u.npy", "w+", np.float32, shape)[:, ::50, 0, 5] = 1
-    sources = open_files(["u.npy"])
+    sources = open_data(["u.npy"])
     read, whole = [], type(sources.source).read
     monkeypatch.setattr(type(sources.source), "read", lambda *a: read.append(b := whole(*a)) or b)
-    task = describe(sources, "u", Split())
+    divided = divide(sources, Split())
+    task = divided.task
     assert task.streamed and task.num_train_samples == 80
-    data = load_own(task, sources)
+    data = divided.load()
     assert data.train.shape == (80, *shape[1:]) and data.test.nbytes < 2**28
     assert excerpt(data.train).nbytes < 2**27
     assert sum(part.nbytes for part in read) < 10**9

@@ -103,7 +103,7 @@ def _reference(
     recorded = one.provenance.get("job", {}).get("task")
     if task is None and not (own_task and recorded):
         return None
-    from sgno.lab.data.load import load_data, task_from_json
+    from sgno.lab.data.own import load_data, task_from_json
     from sgno.lab.tasks import get_task
 
     if task in (None, "recorded"):

@@ -80,7 +80,7 @@ def fit(
     check_seeds(seeds, first_seed)
     from sgno.devices import use_every_core
     from sgno.io.split import Split
-    from sgno.lab.data.own import open_files
+    from sgno.lab.data.own import open_data
     from sgno.lab.data.trajectories import default_cache
     from sgno.lab.fit import plan_fit
     from sgno.lab.job import run_job
@@ -93,16 +93,12 @@ def fit(
     use_every_core(batch or TrainConfig().batch_size)
 
     plan = plan_fit(
-        open_files(files, key=key, layout=layout),
-        files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
+        open_data(files, key=key, layout=layout),
         model,
         settings=parse_settings(settings or []),
         split=Split(validation, test, split_seed),
         normalise=normalise,
         stream=stream,
-        files=files,
-        key=key,
-        layout=layout,
         training={
             "updates": updates,
             "batch_size": batch,
@@ -117,7 +113,7 @@ def fit(
     store = Store(out)
     jobs = [plan.job(first_seed + i) for i in range(seeds)]
     _say(plan)
-    data = None if all(store.is_finished(job.id) for job in jobs) else plan.load()
+    data = None if all(store.is_finished(job.id) for job in jobs) else plan.data.load()
     with _nothing_left(out):
         use_compilation_cache(cache or default_cache())
         records = [run_shown(job, store, functools.partial(run_job, data=data), trackers) for job in jobs]

@@ -16,7 +16,7 @@ from sgno.errors import InputError
 from sgno.identify import warm_start
 from sgno.io.files import content_id, read_json, write_json
 from sgno.io.split import excerpt
-from sgno.lab.data.load import load_data
+from sgno.lab.data.own import load_data
 from sgno.lab.executor import Executor
 from sgno.lab.job import TRANSFER_SAMPLES, Job
 from sgno.lab.machine import machine

@@ -24,8 +24,7 @@ from sgno.identify import warm_start
 from sgno.io.files import content_id, finite, new_folder, save_arrays, seal, write_bytes, write_json
 from sgno.io.split import excerpt
 from sgno.io.survey import Normalise, choose_units
-from sgno.lab.data.load import id_of_data, load_data, task_from_json
-from sgno.lab.data.own import OwnTask
+from sgno.lab.data.own import OwnTask, id_of_data, load_data, task_from_json
 from sgno.lab.data.trajectories import Trajectories, solver_versions
 from sgno.lab.machine import forget_peak, machine, peak_bytes, versions
 from sgno.lab.recipe import TrainConfig

@@ -1,17 +1,19 @@
-"""A task made of the user's own trajectories: described by plain data, loaded whole or left on disk."""
+"""A task made of the user's own trajectories, and the data of a task of either kind."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sgno.errors import InputError
 from sgno.io.files import content_id
 from sgno.io.plain import decode
-from sgno.io.source import JoinedSource, Source, open_source, source_keys
+from sgno.io.source import JoinedSource, Source, array_source, open_source, source_keys
 from sgno.io.split import Split, SplitParts, scored_part
-from sgno.io.survey import survey
-from sgno.lab.data.trajectories import Trajectories
+from sgno.io.survey import Survey, survey
+from sgno.lab.data.trajectories import Trajectories, data_id, load_trajectories
+from sgno.lab.tasks import Task
 
 # Training parts up to this size are held in memory; larger ones are streamed.
 RESIDENT_BYTES = 512 * 2**20
@@ -73,49 +75,81 @@ class OwnTask:
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnSources:
-    """Where a user's trajectories are: one source that is divided, and a test part if it is given apart."""
+class OwnData:
+    """A user's trajectories, opened: one source to divide, and a test part if it came apart.
+
+    `files`, `key` (the name of an array in them) and `layout` say how to open them again.
+    """
 
     source: Source
     test: Source | None = None
+    files: tuple[str, ...] = ()
+    key: str | None = None
+    layout: str | None = None
+
+    @property
+    def name(self) -> str:
+        if not self.files:
+            return "array"
+        return Path(self.files[0]).name + (f" and {len(self.files) - 1} more" if len(self.files) > 1 else "")
 
     def content(self) -> str:
+        """An id of what the sources hold."""
         return content_id([self.source.id(), None if self.test is None else self.test.id()])
 
 
-def open_files(
-    files: Sequence[Path | str], *, key: str | None = None, layout: str | None = None
-) -> OwnSources:
-    """The trajectories of files; several are joined. Arrays `train` and `test` are kept apart.
+class DividedData(NamedTuple):
+    """A user's data, split and surveyed once."""
+
+    task: OwnTask
+    parts: SplitParts
+    survey: Survey
+
+    def load(self) -> Trajectories:
+        """The parts as arrays; a streamed training part stays where it is."""
+        streamed, (train, validation, test) = self.task.streamed, self.parts
+        scored = lambda part: (scored_part(part) if streamed else part).read()
+        return Trajectories(
+            id=content_id(self.task.data_settings()),
+            train=train if streamed else train.read(),
+            test=scored(test),
+            validation=None if validation is None else scored(validation),
+            moments=self.survey.moments,
+        )
+
+
+def open_data(data: Any, *, key: str | None = None, layout: str | None = None) -> OwnData:
+    """A user's trajectories: an array, a source, or files, of which several are joined.
+
+    Arrays `train` and `test` of a file are kept apart.
 
     **Raises:** `InputError` if a file cannot be read or does not hold trajectories of the same grid.
     """
+    if isinstance(data, Source):
+        return OwnData(data)
+    files = [data] if isinstance(data, (str, Path)) else data
+    if not isinstance(files, (list, tuple)) or not files or not isinstance(files[0], (str, Path)):
+        return OwnData(array_source(data, layout=layout), layout=layout)
     apart = key is None and all({"train", "test"} <= set(source_keys(file)) for file in files)
 
     def join(name: str | None) -> Source:
         sources = [open_source(file, key=name, layout=layout) for file in files]
         return sources[0] if len(sources) == 1 else JoinedSource(sources)
 
-    return OwnSources(join("train"), join("test")) if apart else OwnSources(join(key))
+    source, test = (join("train"), join("test")) if apart else (join(key), None)
+    return OwnData(source, test, tuple(str(Path(file).absolute()) for file in files), key, layout)
 
 
-def describe(
-    sources: OwnSources,
-    name: str,
-    split: Split,
-    *,
-    streamed: bool | None = None,
-    files: Sequence[Path | str] = (),
-    key: str | None = None,
-    layout: str | None = None,
-) -> OwnTask:
-    """The task of some sources. `streamed` is decided by the size of the training part unless given."""
-    parts = split(sources.source, sources.test)
+def divide(data: OwnData, split: Split, *, streamed: bool | None = None) -> DividedData:
+    """The task and the parts of a user's data. The size of the training part decides about streaming unless
+    it is given."""
+    parts = split(data.source, data.test)
+    seen = survey(parts.train)
     streamed = parts.train.nbytes > RESIDENT_BYTES if streamed is None else streamed
     test = scored_part(parts.test) if streamed else parts.test
-    return OwnTask(
-        name=name,
-        content=sources.content(),
+    task = OwnTask(
+        name=data.name,
+        content=data.content(),
         points=parts.train.grid.points,
         channels=parts.train.grid.channels,
         num_train_samples=parts.train.shape[0],
@@ -124,29 +158,37 @@ def describe(
         test_steps=test.shape[1] - 1,
         split=split,
         streamed=streamed,
-        files=tuple(str(Path(file).absolute()) for file in files),
-        key=key,
-        layout=layout,
+        files=data.files,
+        key=data.key,
+        layout=data.layout,
     )
+    return DividedData(task, parts, seen)
 
 
-def load_own(task: OwnTask, sources: OwnSources | None = None) -> Trajectories:
-    """The parts of a user's trajectories; a streamed training part stays where it is.
+@functools.singledispatch
+def load_data(task: Task, cache: Path | None = None) -> Trajectories:
+    """The data of a task: made by APEBench and cached, or read from the files that it names."""
+    return load_trajectories(task, cache)
 
-    **Raises:** `InputError` if the files have changed since the task was described.
-    """
-    if sources is None:
-        sources = open_files(task.files, key=task.key, layout=task.layout)
-        if sources.content() != task.content:
-            raise InputError(
-                f"{', '.join(task.files)} changed since this run was started. Run `sgno fit` on it again."
-            )
-    scored = lambda part: (scored_part(part) if task.streamed else part).read()
-    parts: SplitParts = task.split(sources.source, sources.test)
-    return Trajectories(
-        id=content_id(task.data_settings()),
-        train=parts.train if task.streamed else parts.train.read(),
-        test=scored(parts.test),
-        validation=None if parts.validation is None else scored(parts.validation),
-        moments=survey(parts.train).moments,
-    )
+
+@load_data.register
+def _(task: OwnTask, cache: Path | None = None) -> Trajectories:
+    """**Raises:** `InputError` if the files have changed since the task was described."""
+    del cache
+    data = open_data(task.files, key=task.key, layout=task.layout)
+    divided = divide(data, task.split, streamed=task.streamed)
+    if divided.task.content != task.content:
+        raise InputError(
+            f"{', '.join(task.files)} changed since this run was started. Run `sgno fit` on it again."
+        )
+    return divided.load()
+
+
+def id_of_data(task: Task | OwnTask) -> str:
+    """An id of a task's data, without loading them."""
+    return content_id(task.data_settings()) if isinstance(task, OwnTask) else data_id(task)
+
+
+def task_from_json(content: Mapping[str, Any]) -> Task | OwnTask:
+    """The task that `to_json` wrote, of either kind."""
+    return OwnTask.from_json(content) if "content" in content else Task.from_json(content)
