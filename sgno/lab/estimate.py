@@ -57,11 +57,8 @@ def timing_id(job: Job) -> str:
     options = {
         k: getattr(job.train, k) for k in ("batch_size", "unroll", "pushforward", "noise", "precision")
     }
-    return content_id({"model": job.model.to_json(), "grid": _grid(job), "train": options})
-
-
-def _grid(job: Job) -> tuple[str, int, int]:
-    return (job.task.scenario, job.task.num_spatial_dims, job.task.num_points)
+    grid = (job.task.scenario, job.task.num_spatial_dims, job.task.num_points)
+    return content_id({"model": job.model.to_json(), "grid": grid, "train": options})
 
 
 class _Enough(Exception):
@@ -97,31 +94,18 @@ def measure(job: Job, store: Store, cache: Path) -> Timing:
 def estimate(
     jobs: Sequence[Job], store: Store, executor: Executor, *, cache: Path, seconds: float
 ) -> Estimate:
-    """What each job will cost, measuring for at most about so many seconds what is not known yet.
+    """What each job will cost; what is not known yet is measured, for about `seconds` at most.
 
     A setting that was not measured is taken to cost as much per point as those of its dimension that were.
     """
     known = _known(store)
     unknown = {timing_id(job): job for job in reversed(jobs) if timing_id(job) not in known}
-    # The dearest first, of each dimension in turn: they decide the sum.
-    dearest = sorted(unknown.values(), key=_size, reverse=True)
-    known.update(_measure_some(_in_turn(dearest), store, executor, cache, seconds))
+    # The most expensive first: they decide the sum.
+    expensive = sorted(unknown.values(), key=lambda job: job.train.updates * _points(job), reverse=True)
+    known.update(_measure_some(expensive, store, executor, cache, seconds))
     cost = {job.id: _cost(job, known, jobs) for job in jobs if not store.is_finished(job.id)}
     settings = {timing_id(job) for job in jobs}
     return Estimate(cost, len(settings & known.keys()), len(settings))
-
-
-def _size(job: Job) -> int:
-    return job.train.updates * job.train.batch_size * job.task.num_points**job.task.num_spatial_dims
-
-
-def _in_turn(jobs: Sequence[Job]) -> list[Job]:
-    place: dict[int, int] = {}
-    ranked = []
-    for job in jobs:
-        place[job.task.num_spatial_dims] = place.get(job.task.num_spatial_dims, 0) + 1
-        ranked.append((place[job.task.num_spatial_dims], job))
-    return [job for _, job in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _measure_some(
