@@ -1,0 +1,9 @@
+"""Find the PDE behind trajectories, noisy, coarse or parametric, with an interval for each coefficient."""
+
+from sgno.identify.equation.discover import Discovery as Discovery
+from sgno.identify.equation.discover import discover as discover
+from sgno.identify.equation.step import EquationStep as EquationStep
+from sgno.identify.equation.terms import Equation as Equation
+from sgno.identify.equation.terms import Factor as Factor
+from sgno.identify.equation.terms import Term as Term
+from sgno.identify.equation.terms import candidates as candidates

@@ -1,0 +1,187 @@
+"""The terms a PDE may have, the library a search starts from, and how an equation is written down.
+
+A term is `∂^outer prod_a ∂^order_a w_a` in the equation of one channel, where every `w_a` is a state channel
+(a number) or a known input (a name). `u u_x` and `(u²)_x / 2` are the same function, so the library holds
+only one of them.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Order = tuple[int, ...]
+_AXES = "xyz"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """`∂^order field`, the field being a state channel (a number) or a known input (a name)."""
+
+    field: int | str
+    order: Order
+
+    @property
+    def is_state(self) -> bool:
+        return isinstance(self.field, int)
+
+
+@dataclass(frozen=True)
+class Term:
+    """`∂^outer prod_a factor_a`, added to the rate of the channel `target`. No factors: a constant."""
+
+    target: int
+    outer: Order
+    factors: tuple[Factor, ...]
+
+    @property
+    def degree(self) -> int:
+        """How many factors are states: 0 for a forcing, 1 for a linear term."""
+        return sum(f.is_state for f in self.factors)
+
+
+def candidates(
+    channels: int,
+    dims: int,
+    *,
+    parameters: Sequence[str] = (),
+    fields: Sequence[str] = (),
+    max_order: int = 4,
+    cubic: bool = True,
+) -> list[Term]:
+    """The library that a search starts from.
+
+    The equation of every channel is offered a constant; every channel's derivatives up to `max_order`; the
+    products of two channels under at most two derivatives or with first derivatives inside; and the plain
+    products of three. A known input stands alone as a forcing, and multiplies the linear terms up to second
+    order and the products of two channels.
+
+    **Arguments:**
+
+    - `parameters`: names of inputs that do not depend on space, so that derivatives pass through them.
+    - `fields`: names of inputs that do.
+    - `cubic`: whether to offer products of three channels.
+    """
+    zero = (0,) * dims
+    orders = [
+        [o for o in itertools.product(range(n + 1), repeat=dims) if sum(o) == n] for n in range(max_order + 1)
+    ]
+    first = orders[1]
+    second = [o for o in orders[2] if max(o) == 2]
+    # Beyond second order only pure and even mixed derivatives, which is what isotropic equations have.
+    linear = [
+        o for n, some in enumerate(orders) for o in some if n < 3 or max(o) == n or not any(i % 2 for i in o)
+    ]
+    plain = [Factor(c, zero) for c in range(channels)]
+    shapes: list[tuple[Order, tuple[Factor, ...]]] = [(zero, ())]
+    shapes += [(zero, (Factor(c, o),)) for c in range(channels) for o in linear]
+    for a, b in itertools.combinations_with_replacement(range(channels), 2):
+        shapes += [(o, (plain[a], plain[b])) for o in (zero, *first, *second)]
+        if a != b:
+            shapes += [(zero, (Factor(a, o), plain[b])) for o in first]
+        for o, p in itertools.product(first, first):
+            if a != b or o <= p:
+                shapes.append((zero, (Factor(a, o), Factor(b, p))))
+    if cubic:
+        shapes += [(zero, three) for three in itertools.combinations_with_replacement(plain, 3)]
+        shapes += [(o, (plain[0],) * 3) for o in first if channels == 1]
+    for name in (*parameters, *fields):
+        known = Factor(name, zero)
+        shapes.append((zero, (known,)))
+        shapes += [
+            (zero, (known, Factor(c, o))) for c in range(channels) for n in range(3) for o in orders[n]
+        ]
+        pairs = list(itertools.combinations_with_replacement(plain, 2))
+        shapes += [(zero, (known, *pair)) for pair in pairs]
+        if name in parameters:
+            shapes += [(o, (known, *pair)) for o in first for pair in pairs]
+        else:
+            shapes += [(zero, (Factor(name, o),)) for o in first]
+            shapes += [
+                (zero, (Factor(name, o), Factor(c, p)))
+                for c in range(channels)
+                for o in first
+                for p in (zero, o)
+            ]
+    return [Term(c, outer, factors) for c in range(channels) for outer, factors in dict.fromkeys(shapes)]
+
+
+@dataclass(frozen=True)
+class Equation:
+    """`∂_t w_c = sum_j coefficient_j term_j` for every channel, in the user's units of time and length.
+
+    - `max_step`: the longest inner step with which the scheme stays accurate on the data it was found from.
+    """
+
+    terms: tuple[Term, ...]
+    coefficients: tuple[float, ...]
+    channels: tuple[str, ...]
+    lengths: tuple[float, ...]
+    max_step: float
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the known inputs that the terms use."""
+        return tuple(dict.fromkeys(str(f.field) for t in self.terms for f in t.factors if not f.is_state))
+
+    def __str__(self) -> str:
+        return "\n".join(self._sides("{}_t = {}", self._text))
+
+    def latex(self) -> str:
+        return " \\\\\n".join(self._sides("\\partial_t {} &= {}", self._latex))
+
+    def sympy(self) -> list[str]:
+        """One expression for each channel's rate, in functions `u(t, x)`, as `sympy.sympify` reads it."""
+        return self._sides("{1}", self._sympy)
+
+    def _sides(self, layout, write) -> list[str]:
+        sides = []
+        for c, name in enumerate(self.channels):
+            own = [(t, v) for t, v in zip(self.terms, self.coefficients, strict=True) if t.target == c]
+            sides.append(layout.format(name, " ".join(write(*readable(t, v)) for t, v in own) or "0"))
+        return sides
+
+    def name(self, field: int | str) -> str:
+        return self.channels[field] if isinstance(field, int) else field
+
+    def describe(self, term: Term, value: float, half_width: float) -> str:
+        """One term with its coefficient and half the width of its interval: `-1.002 ± 0.004  u u_x`."""
+        shown, scaled = readable(term, value)
+        body = self._text(shown, scaled).partition(" ")[2] or "1"
+        return f"{scaled:+.6g} ± {abs(scaled / value) * half_width if value else half_width:.2g}  {body}"
+
+    def _text(self, term: Term, value: float) -> str:
+        body = " ".join(_subscript(self.name(f.field), f.order) for f in term.factors)
+        return f"{value:+.6g} {_subscript(f'({body})', term.outer) if any(term.outer) else body}".rstrip()
+
+    def _latex(self, term: Term, value: float) -> str:
+        mark = lambda o: "".join(
+            f"\\partial_{a}^{{{n}}}" if n > 1 else f"\\partial_{a}"
+            for a, n in zip(_AXES, o, strict=False)
+            if n
+        )
+        body = "\\,".join(f"{mark(f.order)} {self.name(f.field)}".strip() for f in term.factors)
+        return f"{value:+.6g}\\,{mark(term.outer)}({body})" if any(term.outer) else f"{value:+.6g}\\,{body}"
+
+    def _sympy(self, term: Term, value: float) -> str:
+        axes = ", ".join(_AXES[: len(self.lengths)])
+        wrap = lambda text, o: (
+            f"Derivative({text}, {', '.join(f'({a}, {n})' for a, n in zip(_AXES, o, strict=False) if n)})"
+            if any(o)
+            else text
+        )
+        body = "*".join(wrap(f"{self.name(f.field)}(t, {axes})", f.order) for f in term.factors) or "1"
+        return f"+({value!r})*{wrap(body, term.outer)}"
+
+
+def readable(term: Term, value: float) -> tuple[Term, float]:
+    """The same term as people write it: `(u²)_x` becomes `2 u u_x`."""
+    if sum(term.outer) == 1 and len(term.factors) >= 2 and len(set(term.factors[-2:])) == 1:
+        *others, a, b = term.factors
+        if a.is_state and not any(f.is_state for f in others):
+            moved = Factor(b.field, tuple(i + j for i, j in zip(b.order, term.outer, strict=True)))
+            return Term(term.target, (0,) * len(term.outer), (*others, a, moved)), 2 * value
+    return term, value
+
+
+def _subscript(name: str, order: Order) -> str:
+    return f"{name}_{''.join(a * n for a, n in zip(_AXES, order, strict=False))}" if any(order) else name
