@@ -19,7 +19,7 @@ from benchmarks.speed.coefficients import capped, gradient, many, mixers
 from sgno.grid import Grid
 from sgno.lab.machine import machine, versions
 from sgno.lab.zoo import load
-from sgno.nn.mixer import excesses
+from sgno.nn.layer import excesses
 from sgno.registry import get_model
 from sgno.spectral import norms
 
@@ -47,8 +47,7 @@ def profile() -> dict[str, float]:
     }
     for task in ("adv1d", "diff1d", "disp1d", "kdv1d", "ks1d"):
         found[f"all, trained on {task}"] = milliseconds(*gradient(load(f"{task}/sgno")))
-    parts = mixers(capped(step))
-    matrices = tuple(jnp.stack(half, axis=2) for half in (parts[::2], parts[1::2]))
+    matrices = tuple(jnp.moveaxis(part, 0, 2) for part in mixers(capped(step)))
 
     def of_norms(pair):
         return jax.grad(lambda pair: jnp.sum(jnp.square(excesses(*pair))))(pair)

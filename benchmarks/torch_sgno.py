@@ -31,7 +31,7 @@ class Settings:
     num_blocks: int
     coordinates: Literal["ends", "none", "periodic"] = "ends"
     generator: Literal["nonpositive", "unconstrained"] = "nonpositive"
-    update: Literal["etd", "residual"] = "etd"
+    update: Literal["etd", "residual", "pointwise"] = "etd"
     correction: Literal["mlp", "none"] = "mlp"
     pointwise: Literal["product", "convolution"] = "product"
 
@@ -39,7 +39,7 @@ class Settings:
         for name, known in (
             ("coordinates", ("ends", "none", "periodic")),
             ("generator", ("nonpositive", "unconstrained")),
-            ("update", ("etd", "residual")),
+            ("update", ("etd", "residual", "pointwise")),
             ("correction", ("mlp", "none")),
             ("pointwise", ("product", "convolution")),
         ):
@@ -197,7 +197,7 @@ class Coefficients:
 
 
 class Layer(nn.Module):
-    """B v + F^-1[exp(lambda) v^ + phi1(lambda) r A C(v)^], before the activation."""
+    """B v + F^-1[exp(lambda) v^ + phi1(lambda) r A C(v)^], or B v + v + C(v), before the activation."""
 
     def __init__(self, settings: Settings):
         super().__init__()
@@ -212,6 +212,8 @@ class Layer(nn.Module):
             self.correction = PointwiseMLP(
                 settings.width, 2 * settings.width, settings.width, settings.pointwise
             )
+        self.mixed = self.corrected and settings.update != "pointwise"
+        if self.mixed:
             self.mixer = Mixer(settings)
         if self.structured and self.corrected:
             self.budget = Budget(settings)
@@ -222,7 +224,7 @@ class Layer(nn.Module):
         """Everything that depends on the weights alone."""
         matrices = self.correction.normalised() if self.corrected else None
         if not self.structured:
-            return Coefficients(None, self.mixer(capped=False) if self.corrected else None, matrices)
+            return Coefficients(None, self.mixer(capped=False) if self.mixed else None, matrices)
         lam = self.generator(self.rho)
         if not self.corrected:
             return Coefficients(torch.exp(lam), None, None)
@@ -230,6 +232,9 @@ class Layer(nn.Module):
         return Coefficients(torch.exp(lam), gain[:, None] * self.mixer(capped=True), matrices)
 
     def forward(self, v: Tensor, coefficients: Coefficients) -> Tensor:
+        if self.settings.update == "pointwise":
+            out = self.local(v) + v
+            return out if coefficients.matrices is None else out + self.correction(v, coefficients.matrices)
         points = tuple(v.shape[2:])
         axes = tuple(range(2, v.ndim))
         blocks = mode_blocks(self.settings.num_modes, points)

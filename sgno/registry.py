@@ -93,6 +93,8 @@ _ENTRIES = (
                "ablation", "sgno", "sgno", _sgno(generator="unconstrained")),
     ModelEntry("sgno-residual", "plain residual update, no exponential, phi1, cap or budget",
                "ablation", "sgno", "sgno", _sgno(update="residual")),
+    ModelEntry("sgno-pointwise", "residual update at every point, no transform",
+               "ablation", "sgno", "sgno", _sgno(update="pointwise")),
     ModelEntry("sgno-nocorrection", "spectral carry and local path only",
                "ablation", "sgno", "sgno", _sgno(correction="none")),
     ModelEntry("conv", "APEBench's plain convolutional network", "network", "conv", "apebench",

@@ -1,7 +1,8 @@
 """Saving and loading: a step is a safetensors file with its settings, grid and provenance in the metadata."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Set
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sgno.step import Step
 
 # A state of 1 GB in float32: tables of wavenumbers are made before the arrays are looked at.
 _MOST_NUMBERS = 2**28
+_APART = re.compile(r"(.*\.layers)\[(\d+)\](.*)")
 
 
 def save(path: str | PathLike[str], step: Step, provenance: Mapping[str, Any] | None = None) -> None:
@@ -124,6 +126,7 @@ def unflatten(arrays: Mapping[str, np.ndarray], like: PyTree, what: str) -> PyTr
     leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(like)}
     is_stored = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct) or eqx.is_array_like(leaf)
     expected = {name for name, leaf in leaves.items() if is_stored(leaf)}
+    arrays = _stacked_layers(arrays, expected)
     if missing := sorted(expected - arrays.keys()):
         raise InputError(
             f"{what} lacks the array {missing[0]} (and {len(missing) - 1} more). It is of another model."
@@ -148,3 +151,17 @@ def unflatten(arrays: Mapping[str, np.ndarray], like: PyTree, what: str) -> PyTr
         return array if isinstance(leaf, (np.ndarray, np.generic)) else jnp.asarray(array)
 
     return jax.tree_util.tree_map_with_path(put, like)
+
+
+def _stacked_layers(arrays: Mapping[str, np.ndarray], expected: Set[str]) -> Mapping[str, np.ndarray]:
+    """Version 0.1 kept the layers of SGNO apart, `.layers[0].local.bias`; now they are one array."""
+    parts: dict[str, dict[int, str]] = {}
+    for name in arrays:
+        if (found := _APART.fullmatch(name)) and (whole := found[1] + found[3]) in expected:
+            parts.setdefault(whole, {})[int(found[2])] = name
+    together = dict(arrays)
+    for whole, names in parts.items():
+        layers = [together.pop(names[i]) for i in sorted(names)]
+        if len({(layer.shape, layer.dtype) for layer in layers}) == 1:
+            together[whole] = np.stack(layers)
+    return together

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from sgno.cli.app import app
 from sgno.errors import InputError
 from sgno.grid import Grid
+from sgno.nn.layer import unstack
 from sgno.nn.linear import LinearConfig
 from sgno.nn.normalised import Normalised
 from sgno.nn.sgno import SGNOConfig
@@ -135,7 +136,7 @@ def test_constants_are_those_worked_out_by_hand(seeds):
         assert isinstance(constants, SGNOConstants)
         norm = lambda w: np.linalg.norm(np.asarray(w, np.float64), 2)
         product = 1.0
-        for layer, found in zip(step.layers, constants.layers, strict=True):
+        for layer, found in zip(unstack(step.layers), constants.layers, strict=True):
             lam = -(np.logaddexp(0, layer.generator.theta) + np.log1p(np.exp(profile(layer.generator))))
             r = 2 / (1 + np.exp(-profile(layer.budget)))
             A = np.moveaxis(np.asarray(layer.mixer.real) + 1j * np.asarray(layer.mixer.imag), 2, 0)

@@ -41,7 +41,12 @@ def test_every_entry_builds_its_config_and_back(name):
 
 
 def test_roles_and_families_are_fields():
-    assert model_names("ablation", "sgno") == ("sgno-unconstrained", "sgno-residual", "sgno-nocorrection")
+    assert model_names("ablation", "sgno") == (
+        "sgno-unconstrained",
+        "sgno-residual",
+        "sgno-pointwise",
+        "sgno-nocorrection",
+    )
     assert {"sgno-x-real", "sgno-x-untrapped"} < set(model_names("ablation", "sgno-x"))
     assert describe("sgno-x-start").role == "recipe" and describe("linear").role == "baseline"
     # Names of runs that are not in the table: changed settings, and an ablation of version 0.1.
@@ -76,7 +81,7 @@ def test_settings_come_as_values_or_as_text(model, settings, expected):
         ("sgno", {"width": "eight"}, "The setting width of sgno is 'eight', but int was expected."),
         ("sgno", {"width": 8.5}, "The setting width of sgno is 8.5, but int was expected."),
         ("sgno", {"width": True}, "The setting width of sgno is True, but int was expected."),
-        ("sgno", {"update": "euler"}, "but one of etd, residual was expected"),
+        ("sgno", {"update": "euler"}, "but one of etd, residual, pointwise was expected"),
         ("linear", {"ridge": "nan"}, "The setting ridge of linear is 'nan', but float was expected."),
         ("sgno-x", {"cutoff": "[1"}, "cutoff of sgno-x is '[1', but Sequence[int] or none was expected."),
     ],

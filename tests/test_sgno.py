@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import erf, expit
 
 from sgno.grid import Grid
-from sgno.nn.layer import prepare_layers
+from sgno.nn.layer import norms_of, prepare_layers, unstack
 from sgno.nn.sgno import SGNO, SGNOConfig
 from sgno.registry import get_model
 from sgno.spectral import from_retained, phi1, radius, retained_modes
@@ -65,8 +65,8 @@ def test_parameter_count_formula(d, channels, width, modes, blocks, coordinates)
 
 
 def layers(step: SGNO) -> Any:
-    """The layers of a model with all its parts, so none of them is None."""
-    return step.layers
+    """The layers of a model one by one."""
+    return unstack(step.layers)
 
 
 def adversarial(step: SGNO, seed: int, size: float) -> SGNO:
@@ -83,11 +83,13 @@ def adversarial(step: SGNO, seed: int, size: float) -> SGNO:
 @eqx.filter_jit
 def coefficients(step: SGNO):
     """Rates, gains, budgets, mixers and correction weights of every layer."""
+    norms: Any = norms_of(step.layers)
     found = []
-    for layer in layers(step):
+    for i, layer in enumerate(layers(step)):
         lam = layer.generator()
         r = layer.budget(lam.shape[1:])
-        found.append((lam, phi1(lam), r, layer.mixer.capped(), layer.correction.normalised()))
+        matrices = [matrix[i] for matrix in norms.matrices]
+        found.append((lam, phi1(lam), r, layer.mixers(norms.excess[i]), matrices))
     return found
 
 
@@ -111,7 +113,7 @@ def test_constraints_hold_for_every_parameter_value(dim, seed, exponent):
 @jax.jit
 def gradient_of_coefficients(layer):
     def total(layer):
-        return sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(prepare_layers([layer])))
+        return sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(prepare_layers(layer)))
 
     return jax.grad(total)(layer)
 
@@ -120,7 +122,7 @@ def gradient_of_coefficients(layer):
 @given(seed=st.integers(0, 10_000), exponent=st.floats(-3, 6))
 def test_gradients_of_the_coefficients_are_finite_at_extreme_parameters(seed, exponent):
     config, points = SMALL[1]
-    layer = adversarial(config.build(Grid(1, points), key=KEY), seed, 10.0**exponent).layers[0]
+    layer = adversarial(config.build(Grid(1, points), key=KEY), seed, 10.0**exponent).layers
     gradient = gradient_of_coefficients(layer)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
@@ -143,7 +145,8 @@ def dense_step(step: SGNO, u: np.ndarray) -> np.ndarray:
     def forward(v):
         return np.tensordot(v, wave.conj(), axes=(tuple(range(1, d + 1)), x_axes))
 
-    for i, layer in enumerate(wide.layers):
+    of_layers = layers(wide)
+    for i, layer in enumerate(of_layers):
         g, b = layer.generator, layer.budget
         lam = -(softplus(g.theta) + softplus(g.b.reshape(column) - softplus(g.s).reshape(column) * rho))
         r = 2 * expit(b.a.reshape(column) - softplus(b.t).reshape(column) * rho)
@@ -162,7 +165,7 @@ def dense_step(step: SGNO, u: np.ndarray) -> np.ndarray:
         summed: Any = np.tensordot(modes * twice, wave, axes=(tuple(range(1, d + 1)), m_axes))
         branch = summed.real / np.prod(points)
         v = np.tensordot(layer.local.weight, v, 1) + layer.local.bias.reshape(column) + branch
-        if i + 1 < len(wide.layers):
+        if i + 1 < len(of_layers):
             v = gelu(v)
     q = wide.head
     hidden = gelu(np.tensordot(q.first.weight, v, 1) + q.first.bias.reshape(column))
@@ -175,7 +178,9 @@ def test_agrees_with_a_dense_writing_of_the_equation(dim, channels):
     config, points = SMALL[dim]
     step = config.build(Grid(channels, points), key=KEY)
     # Mixers above norm one in some modes, so that the cap is at work.
-    step = eqx.tree_at(lambda s: s.layers[0].mixer.real, step, replace_fn=lambda x: 3 * x + 0.3)
+    step = eqx.tree_at(
+        lambda s: s.layers.mixer.real, step, replace_fn=lambda x: x.at[0].multiply(3).at[0].add(0.3)
+    )
     u = np.random.default_rng(0).normal(size=(channels, *points))
     np.testing.assert_allclose(one(step, jnp.asarray(u, jnp.float32)), dense_step(step, u), atol=2e-5)
 
@@ -215,6 +220,7 @@ def test_coordinates_break_translation_equivariance():
         *((dim, {}) for dim in (1, 2, 3)),
         *((1, change) for change in ({"generator": "unconstrained"}, {"correction": "none"})),
         *((dim, {"update": "residual"}) for dim in (1, 3)),
+        (2, {"update": "pointwise"}),
     ],
 )
 def test_every_parameter_receives_a_gradient(dim, ablation):
@@ -229,15 +235,34 @@ def test_every_parameter_receives_a_gradient(dim, ablation):
 
 
 def test_ablations_remove_what_they_say():
-    build = lambda **kw: layers(SGNOConfig(3, 4, 1, **kw).build(Grid(1, (12,)), key=KEY))[0]
-    assert (np.asarray(build(generator="unconstrained").generator()) > 0).any()
+    build = lambda **kw: SGNOConfig(3, 4, 1, **kw).build(Grid(1, (12,)), key=KEY).layers
+    assert (np.asarray(unstack(build(generator="unconstrained"))[0].generator()) > 0).any()
     residual = build(update="residual")
     assert residual.generator is None and residual.budget is None and residual.mixer is not None
     assert build(correction="none").mixer is None and build(correction="none").correction is None
     # Residual with A = 0 is the identity on retained modes plus the local path.
     silent = eqx.tree_at(lambda s: (s.mixer.real, s.mixer.imag), residual, replace_fn=jnp.zeros_like)
     v = from_retained(jax.random.normal(KEY, (4, 2, 3, 2)), (12,))
-    np.testing.assert_allclose(prepare_layers([silent])[0](v, 4), silent.local(v) + v, atol=1e-5)
+    np.testing.assert_allclose(
+        unstack(prepare_layers(silent))[0](v, 4), unstack(silent)[0].local(v) + v, atol=1e-5
+    )
+
+
+def test_the_pointwise_update_commutes_with_every_permutation_of_points():
+    config = SGNOConfig(3, 3, 2, coordinates="none", update="pointwise")
+    step = config.build(Grid(2, (6, 8)), key=KEY)
+    assert step.layers.generator is None and step.layers.budget is None and step.layers.mixer is None
+    u = jax.random.normal(KEY, (2, 6, 8))
+    order = np.random.default_rng(0).permutation(48)
+    permuted = lambda u: u.reshape(2, -1)[:, order].reshape(u.shape)
+    np.testing.assert_allclose(one(step, permuted(u)), permuted(one(step, u)), atol=1e-6)
+    width = 3
+    layer = width**2 + width + 4 * width**2 + 3 * width
+    expected = (2 + 1) * width + 2 * layer + 129 * 2 + 128 * (width + 1)
+    assert count_parameters(step) == (expected, expected)
+    # The other updates mix points.
+    spectral = dataclasses.replace(config, update="residual").build(Grid(2, (6, 8)), key=KEY)
+    assert np.abs(one(spectral, permuted(u)) - permuted(one(spectral, u))).max() > 1e-3
 
 
 def test_the_same_weights_run_on_a_finer_grid():

@@ -12,10 +12,9 @@ from sgno.step import Step, prepare
 
 
 def mixers(step: Step) -> list[Array]:
-    """The real and the imaginary part of every mixer of an SGNO, in turn."""
-    assert isinstance(step, SGNO)
-    found = [layer.mixer for layer in step.layers if layer.mixer is not None]
-    return [part for mixer in found for part in (mixer.real, mixer.imag)]
+    """The real and the imaginary parts of all mixers of an SGNO, `(layers, out, in, *modes)`."""
+    assert isinstance(step, SGNO) and step.layers.mixer is not None
+    return [step.layers.mixer.real, step.layers.mixer.imag]
 
 
 def capped(step: Step) -> Step:

@@ -20,6 +20,7 @@ from sgno.errors import InputError
 from sgno.export.stablehlo import single_precision
 from sgno.grid import Grid
 from sgno.io.files import new_folder, write_bytes, write_json
+from sgno.nn.layer import unstack
 from sgno.nn.linear import Linear
 from sgno.nn.normalised import Normalised
 from sgno.nn.sgno import SGNO
@@ -104,7 +105,7 @@ def _(step: SGNO, grid: Grid) -> Parts:
         "head.second.weight": prepared.head.second.weight,
         "head.second.bias": prepared.head.second.bias,
     }
-    for i, layer in enumerate(prepared.layers):
+    for i, layer in enumerate(unstack(prepared.layers)):
         arrays[f"layers.{i}.local.weight"] = layer.weight[:width]
         arrays[f"layers.{i}.local.bias"] = layer.bias[:width]
         if layer.carry is not None:
@@ -114,6 +115,7 @@ def _(step: SGNO, grid: Grid) -> Parts:
             # A prepared layer holds [[Re, -Im], [Im, Re]] for every mode.
             real = np.moveaxis(np.asarray(layer.coupling), (-2, -1), (0, 1))
             arrays |= _pair(f"layers.{i}.coupling", real[:width, :width] + 1j * real[width:, :width])
+        if layer.second_weight is not None:
             arrays[f"layers.{i}.first.weight"] = layer.weight[width:]
             arrays[f"layers.{i}.first.bias"] = layer.bias[width:]
             arrays[f"layers.{i}.second.weight"] = layer.second_weight
@@ -121,7 +123,8 @@ def _(step: SGNO, grid: Grid) -> Parts:
     settings = {
         "kind": "sgno",
         "num_modes": step.config.num_modes,
-        "num_blocks": len(step.layers),
+        "num_blocks": step.config.num_blocks,
+        "spectral": step.config.update != "pointwise",
         "coordinates": step.config.coordinates,
     }
     return Parts(settings, arrays)

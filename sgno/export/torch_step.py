@@ -63,7 +63,7 @@ class SGNO(nn.Module):
     def __init__(self, settings: dict, arrays: dict[str, Tensor]):
         super().__init__()
         self.modes, self.coordinates = int(settings["num_modes"]), settings["coordinates"]
-        self.blocks = int(settings["num_blocks"])
+        self.blocks, self.spectral = int(settings["num_blocks"]), bool(settings.get("spectral", True))
         complex_parts = {name[:-5] for name in arrays if name.endswith(".real")}
         for name, value in arrays.items():
             if name not in ("center", "scale") and not name.endswith((".real", ".imag")):
@@ -89,17 +89,25 @@ class SGNO(nn.Module):
 
     def _layer(self, v: Tensor, name: str) -> Tensor:
         points, axes = tuple(v.shape[2:]), tuple(range(2, v.ndim))
+        if not self.spectral:
+            return _affine(v, *self.pair(f"{name}.local")) + self._field(v, name)
         kept = self._kept(points, v.device)
         hat = torch.fft.rfftn(v, dim=axes)[kept]
         if (carry := self.part(f"{name}.carry")) is not None:
             hat = carry * hat
         if (coupling := self.part(f"{name}.coupling")) is not None:
-            field = F.gelu(_affine(v, *self.pair(f"{name}.first")))
-            field = torch.fft.rfftn(_affine(field, *self.pair(f"{name}.second")), dim=axes)[kept]
+            field = torch.fft.rfftn(self._field(v, name), dim=axes)[kept]
             hat = hat + torch.einsum("oi...,bi...->bo...", coupling, field)
         spectrum = hat.new_zeros(*hat.shape[:2], *points[:-1], points[-1] // 2 + 1)
         spectrum[kept] = hat
         return _affine(v, *self.pair(f"{name}.local")) + torch.fft.irfftn(spectrum, s=points, dim=axes)
+
+    def _field(self, v: Tensor, name: str) -> Tensor:
+        """The correction field C(v), zero in a model that has none."""
+        if self.part(f"{name}.first.weight") is None:
+            return torch.zeros_like(v)
+        hidden = F.gelu(_affine(v, *self.pair(f"{name}.first")))
+        return _affine(hidden, *self.pair(f"{name}.second"))
 
     def _kept(self, points: tuple[int, ...], device: torch.device) -> tuple:
         """Where the retained modes lie: 0..m-1 on the last axis, and -m..-1 too on the others."""

@@ -1,23 +1,33 @@
 """The Spectral Generator Neural Operator."""
 
 import dataclasses
-from typing import ClassVar, get_args
+from typing import ClassVar, Literal, get_args
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.nn.coordinates import CoordinateKind, coordinate_channels, coordinates
-from sgno.nn.generator import GeneratorKind
-from sgno.nn.layer import CorrectionKind, Layer, PreparedLayer, UpdateKind, prepare_layers
+from sgno.nn.layer import (
+    CorrectionKind,
+    GeneratorKind,
+    Layer,
+    PreparedLayer,
+    UpdateKind,
+    prepare_layers,
+)
 from sgno.nn.pointwise import Affine, Projection, affine, gelu
 from sgno.spectral import check_enough_points
 from sgno.step import batch, cached_states, prepare, states_at_once
 
 PROJECTION_WIDTH = 128
+
+CoordinateKind = Literal["ends", "none", "periodic"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +40,7 @@ class SGNOConfig(ModelConfig):
     - `num_modes`: modes kept on each half axis, `m`; the grid needs `2m` points per axis.
     - `num_blocks`: layers, `L`.
     - `coordinates`: `"ends"` (the paper's), `"periodic"`, or `"none"` for translation equivariance.
-    - `generator`, `update`, `correction`: the ablations.
+    - `generator`, `update`, `correction`: the ablations; see `Layer`.
     """
 
     kind: ClassVar[str] = "sgno"
@@ -77,10 +87,12 @@ class SGNO(eqx.Module):
 
     The constraints hold for every value of the parameters: lambda <= 0, ||A(k)||_2 <= 1,
     0 < r < 2.
+
+    `layers` is one `Layer` with the layers along the leading axis of its arrays.
     """
 
     lift: Affine
-    layers: tuple[Layer, ...]
+    layers: Layer
     head: Projection
     config: SGNOConfig = eqx.field(static=True)
     grid: Grid = eqx.field(static=True)
@@ -88,23 +100,10 @@ class SGNO(eqx.Module):
     def __init__(self, config: SGNOConfig, grid: Grid, *, key: PRNGKeyArray):
         """**Raises:** `InputError` if the grid has fewer than `2 num_modes` points along an axis."""
         check_enough_points(grid.points, config.num_modes)
-        d, width = grid.num_spatial_dims, config.width
-        lift_key, layers_key, head_key = jax.random.split(key, 3)
-        channels_in = grid.channels + coordinate_channels(config.coordinates, d)
-        self.lift = Affine(channels_in, width, key=lift_key)
-        self.layers = tuple(
-            Layer(
-                d,
-                width,
-                config.num_modes,
-                generator=config.generator,
-                update=config.update,
-                correction=config.correction,
-                key=layer_key,
-            )
-            for layer_key in jax.random.split(layers_key, config.num_blocks)
-        )
-        self.head = Projection(width, grid.channels, PROJECTION_WIDTH, key=head_key)
+        keys = jax.random.split(key, 3)
+        # Inside a program that is being traced the draws are a part of it.
+        draw = _draw if isinstance(keys, Tracer) else _compiled_draw
+        self.lift, self.layers, self.head = draw(config, grid, keys)
         self.config = config
         self.grid = grid
 
@@ -112,11 +111,41 @@ class SGNO(eqx.Module):
         return prepare(self)(u)
 
 
+def _draw(config: SGNOConfig, grid: Grid, keys: Array) -> tuple[Affine, Layer, Projection]:
+    """The parts of a model with their start values."""
+    d, width = grid.num_spatial_dims, config.width
+    lift_key, layers_key, head_key = keys
+    channels_in = grid.channels + coordinate_channels(config.coordinates, d)
+
+    def layer(key: PRNGKeyArray) -> Layer:
+        return Layer(
+            d,
+            width,
+            config.num_modes,
+            generator=config.generator,
+            update=config.update,
+            correction=config.correction,
+            key=key,
+        )
+
+    return (
+        Affine(channels_in, width, key=lift_key),
+        eqx.filter_vmap(layer)(jax.random.split(layers_key, config.num_blocks)),
+        Projection(width, grid.channels, PROJECTION_WIDTH, key=head_key),
+    )
+
+
+# One program instead of dozens. It runs once, and optimising it would take five times as long.
+_compiled_draw = jax.jit(
+    _draw, static_argnums=(0, 1), compiler_options={"xla_backend_optimization_level": "0"}
+)
+
+
 class PreparedSGNO(eqx.Module):
     """SGNO with every coefficient computed; see `prepare`."""
 
     lift: Affine
-    layers: tuple[PreparedLayer, ...]
+    layers: PreparedLayer
     head: Projection
     num_channels: int = eqx.field(static=True)
     num_modes: int = eqx.field(static=True)
@@ -139,9 +168,43 @@ class PreparedSGNO(eqx.Module):
         static = affine(self.lift.weight[:, self.num_channels :], self.lift.bias, x)
         v = jax.lax.dot_general(self.lift.weight[:, : self.num_channels], u, (((1,), (0,)), ((), ())))
         v = v + static[:, None]
-        for layer in self.layers[:-1]:
-            v = gelu(layer(v, self.num_modes))
-        return self.head(self.layers[-1](v, self.num_modes))
+        # A scan compiles one layer, not all of them. The last one has no activation.
+        active = jnp.arange(len(self.layers.weight)) < len(self.layers.weight) - 1
+
+        def advance(v, of_layer):
+            layer, is_active = of_layer
+            w = layer(v, self.num_modes)
+            return jnp.where(is_active, gelu(w), w), None
+
+        return self.head(jax.lax.scan(advance, v, (self.layers, active))[0])
+
+
+def coordinate_channels(kind: CoordinateKind, num_spatial_dims: int) -> int:
+    """How many channels `coordinates` returns."""
+    return {"ends": 1, "none": 0, "periodic": 2}[kind] * num_spatial_dims
+
+
+def coordinates(
+    kind: CoordinateKind, points: tuple[int, ...], dtype: np.dtype
+) -> Float[Array, "coordinates *points"]:
+    """The coordinate channels of a grid.
+
+    - `"ends"`: `linspace(0, 1, N)` with both ends, one channel per axis, as in the paper.
+    - `"periodic"`: sin and cos of 2 pi x per axis, smooth across the boundary.
+    - `"none"`: no channel, which makes the model translation equivariant.
+    """
+    if kind == "none":
+        return jnp.zeros((0, *points), dtype)
+    channels = []
+    for axis, n in enumerate(points):
+        if kind == "ends":
+            profiles = [np.linspace(0, 1, n)]
+        else:
+            angle = 2 * np.pi * np.arange(n) / n
+            profiles = [np.sin(angle), np.cos(angle)]
+        shape = [n if i == axis else 1 for i in range(len(points))]
+        channels += [np.broadcast_to(profile.reshape(shape), points) for profile in profiles]
+    return jnp.asarray(np.stack(channels), dtype)
 
 
 # Compiled as one program also where nobody compiles around it: op by op it takes seconds to start.

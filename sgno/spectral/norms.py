@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 SQUARINGS = 8
-# Below this width the sum over the inner index is unrolled: one fused pass over all matrices took a fifth to
-# two thirds of the time of batched products.
-_UNROLL_BELOW = 32
+# Of many small matrices the sum over the inner index is unrolled: one fused pass over all of them took a
+# fifth to two thirds of the time of batched products. Of few it is not: it takes longer to compile.
+_UNROLL_BELOW, _UNROLL_FROM = 32, 64
 # Matrices side by side: 16 took two thirds of the time that all of them took, 8 and 64 took longer.
 _LANES = 16
 # Of the log of a squared norm: nearer than this the bound need not come.
@@ -79,7 +79,8 @@ def _top_right_vector(a: Array, b: Array | None, enough: Array) -> tuple[Array, 
     """The dominant right singular vector (unnormalised) and the log of the bound of ||A||^2.
 
     Squared until every bound is at most `enough` or within `_TOLERANCE` of the norm, `SQUARINGS` times at
-    most. With G divided by its trace, its largest eigenvalue lies between tr(G^2) and its root.
+    most. With G divided by its trace, its largest eigenvalue lies between tr(G^2) and its root. Where the
+    Frobenius norms are low enough, nothing is squared and the vector is any.
     """
     batch = a.shape[2:]
     blocks = lambda x: jax.tree.map(lambda part: _in_blocks(part, len(batch)), x)
@@ -87,18 +88,20 @@ def _top_right_vector(a: Array, b: Array | None, enough: Array) -> tuple[Array, 
 
     def unsettled(state: tuple[Array, _Powers, Array]) -> Array:
         count, (_, _, log_bound), excess = state
-        settled = (excess <= _TOLERANCE) | (log_bound - excess <= enough)
-        return (count < SQUARINGS) & ~jnp.all(settled)
+        close = (excess <= _TOLERANCE) & (count > 0)
+        return (count < SQUARINGS) & ~jnp.all(close | (log_bound - excess <= enough))
 
     def square(state: tuple[Array, _Powers, Array]) -> tuple[Array, _Powers, Array]:
         count, powers, _ = state
         powers = _squared(count, powers)
         return count + 1, powers, _excess(count + 1, powers)
 
-    # The first product is outside the loop, which keeps one shape. A loop, not an unrolled graph: it compiles
-    # eight times faster and runs as fast.
-    first = _squared(0, (blocks(a), blocks(b), jnp.zeros_like(enough)))
-    state = jnp.ones((), jnp.int32), first, _excess(1, first)
+    powers, begun = (blocks(a), blocks(b), jnp.zeros_like(enough)), 0
+    if a.shape[0] != a.shape[1]:
+        # Outside the loop, which keeps one shape.
+        powers, begun = _squared(0, powers), 1
+    # A loop, not an unrolled graph: it compiles eight times faster and runs as fast.
+    state = jnp.asarray(begun, jnp.int32), powers, _excess(begun, powers)
     _, (g, h, log_bound), excess = jax.lax.while_loop(unsettled, square, state)
     # Every column of G^q is close to the dominant vector; the one with the largest diagonal is surest.
     diagonal = jnp.einsum("mii...->mi...", g)
@@ -125,7 +128,7 @@ def _out_of_blocks(x: Array, batch: tuple[int, ...]) -> Array:
 
 def _product(a: Array, b: Array) -> Array:
     """sum_k a[k, i] b[k, j] for matrices along the middle axes."""
-    if a.shape[1] >= _UNROLL_BELOW:
+    if a.shape[1] >= _UNROLL_BELOW or a.shape[0] * a.shape[3] < _UNROLL_FROM:
         return jnp.einsum("mkin,mkjn->mijn", a, b)
     total = a[:, 0, :, None] * b[:, 0, None]
     for k in range(1, a.shape[1]):

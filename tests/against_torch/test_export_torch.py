@@ -30,6 +30,7 @@ def steps():
         yield f"sgno{d}d", SGNOConfig(3, 4 if d < 3 else 3, 2 if d == 1 else 1), grid
         yield f"sgno-x{d}d", SGNOXConfig(start="random", stages=(1, 2, 4)[d - 1], max_terms=2), grid
     yield "residual", SGNOConfig(3, 4, 1, coordinates="periodic", update="residual"), GRIDS[1]
+    yield "pointwise", SGNOConfig(3, 4, 2, update="pointwise"), GRIDS[2]
     yield "nocorrection", SGNOConfig(3, 4, 1, coordinates="none", correction="none"), GRIDS[2]
     yield "linear", LinearConfig(), GRIDS[2]
     yield "normalised", NormalisedConfig(LinearConfig(), (0.5, -1.0), (2.0, 3.0)), GRIDS[2]

@@ -1,6 +1,5 @@
 """The package's SGNO against an independent writing in PyTorch, from the same weights."""
 
-import re
 from dataclasses import asdict
 
 import equinox as eqx
@@ -25,16 +24,22 @@ VARIANTS = {
     "periodic coordinates": {"coordinates": "periodic"},
     "unconstrained generator": {"generator": "unconstrained"},
     "residual update": {"update": "residual"},
+    "pointwise update": {"update": "pointwise"},
     "no correction": {"correction": "none"},
     "residual, no correction": {"update": "residual", "correction": "none"},
 }
 
 
 def named_arrays(model) -> dict[str, np.ndarray]:
-    """Arrays by the dotted names that PyTorch uses: `.layers[0].mixer.real` is `layers.0.mixer.real`."""
-    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(model, eqx.is_inexact_array))
-    dotted = lambda path: re.sub(r"\[(\d+)\]", r".\1", jax.tree_util.keystr(path)).lstrip(".")
-    return {dotted(path): np.asarray(leaf) for path, leaf in leaves}
+    """Arrays by the dotted names of PyTorch: `.layers.mixer.real` holds every `layers.0.mixer.real`."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(eqx.filter(model, eqx.is_inexact_array)):
+        name, array = jax.tree_util.keystr(path).lstrip("."), np.asarray(leaf)
+        if name.startswith("layers."):
+            found |= {name.replace("layers", f"layers.{i}", 1): part for i, part in enumerate(array)}
+        else:
+            found[name] = array
+    return found
 
 
 def pair(settings: Settings, *, spread: float) -> tuple[SGNO, TorchSGNO]:

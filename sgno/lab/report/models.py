@@ -38,6 +38,7 @@ _LOOKS = {
     "sgno-x": Look("SGNO-X", "#B5179E", "#FF7AE8", "solid", "*"),
     "sgno-unconstrained": Look("SGNO, free generator", "#CC6677", "#F2A0AE", "dash", "<"),
     "sgno-residual": Look("SGNO, residual update", "#7A4A9E", "#C79BEA", "dashdot", ">"),
+    "sgno-pointwise": Look("SGNO, pointwise update", "#5E7CE2", "#A9BBFF", "longdash", "p"),
     "sgno-nocorrection": Look("SGNO, no correction", "#A67C00", "#E3C05B", "dot", "d"),
 }
 _ORDER = tuple(_LOOKS)

@@ -13,6 +13,7 @@ import numpy as np
 
 from sgno.errors import InputError
 from sgno.io.files import finite
+from sgno.nn.layer import norms_of
 from sgno.nn.normalised import Normalised
 from sgno.nn.sgno import SGNO, PreparedSGNO
 from sgno.sgno_x import SGNOX
@@ -156,10 +157,8 @@ def _prepare(step: Step, points: tuple[int, ...]) -> tuple[Step, Any]:
 
 @_prepare.register(SGNO)
 def _(step: SGNO, points):
-    # All layers at once, as the step prepares them: the loops behind the norms compile once.
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *step.layers)
-    found = jax.vmap(parts)(stacked)
-    each = [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(step.layers))]
+    found = jax.vmap(parts)(step.layers, norms_of(step.layers))
+    each = [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(step.config.num_blocks)]
     return prepare(step), tuple(each)
 
 

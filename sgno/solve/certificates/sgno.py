@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sgno.nn.layer import Layer, PreparedLayer
+from sgno.nn.layer import Layer, Norms, PreparedLayer, unstack
 from sgno.nn.sgno import PreparedSGNO
 from sgno.solve.certificates.bounds import (
     GELU_SLOPE,
@@ -65,7 +65,7 @@ class SGNOConstants:
         return min(self.paper, self.sharp)
 
 
-def parts(layer: Layer) -> dict[str, Any]:
+def parts(layer: Layer, norms: Norms) -> dict[str, Any]:
     """lambda, phi_1(lambda), r and A of a layer as the step computes them; what a layer lacks is missing."""
     found = {}
     if layer.generator is not None:
@@ -74,10 +74,7 @@ def parts(layer: Layer) -> dict[str, Any]:
         if layer.budget is not None:
             found["budget"] = layer.budget(lam.shape[1:])
     if layer.mixer is not None:
-        # The residual update runs the mixer as it is.
-        real, imag = (
-            layer.mixer.capped() if layer.budget is not None else (layer.mixer.real, layer.mixer.imag)
-        )
+        real, imag = layer.mixers(norms.excess)
         found |= {"mixer_real": real, "mixer_imag": imag}
     return found
 
@@ -90,10 +87,10 @@ def sgno_constants(step: PreparedSGNO, layer_parts: tuple[dict[str, np.ndarray],
     - `step`: the step with its coefficients computed, its leaves numpy arrays.
     - `layer_parts`: `parts` of each of its layers.
     """
-    last = len(step.layers) - 1
+    last = len(layer_parts) - 1
     layers = tuple(
         _layer(layer, found, 1.0 if i == last else GELU_SLOPE)
-        for i, (layer, found) in enumerate(zip(step.layers, layer_parts, strict=True))
+        for i, (layer, found) in enumerate(zip(unstack(step.layers), layer_parts, strict=True))
     )
     lift = raised(spectral_norm(step.lift.weight[:, : step.num_channels]))
     head = raised(through_gelu(step.head.first.weight, step.head.second.weight))
@@ -130,7 +127,10 @@ def _layer(layer: PreparedLayer, found: dict[str, np.ndarray], activation: float
     B, W1 = split_rows(layer)
     local = spectral_norm(B)
     # Without a generator the retained modes are carried as they are.
-    carries = np.ones((1, len(B))) if layer.carry is None else np.asarray(layer.carry, np.float64)
+    # The pointwise update has its identity in B.
+    carries = np.full((1, len(B)), float(layer.spectral))
+    if layer.carry is not None:
+        carries = np.asarray(layer.carry, np.float64)
     carries = carries.reshape(-1, len(B))
     carry = float(carries.max())
     # On retained modes the two linear paths act as one matrix; elsewhere B acts alone. Modes whose conjugate
@@ -138,11 +138,12 @@ def _layer(layer: PreparedLayer, found: dict[str, np.ndarray], activation: float
     linear = max(local, spectral_norm(B + carries[:, :, None] * np.eye(len(B))))
     mixer = budget = coupling = correction = 0.0
     if W1 is not None:
-        coupling = spectral_norm(coupling_matrices(layer.coupling))
-        correction = through_gelu(W1, layer.second_weight)
-        A = np.asarray(found["mixer_real"], np.float64) + 1j * np.asarray(found["mixer_imag"], np.float64)
-        A = np.moveaxis(A.reshape(*A.shape[:2], -1), -1, 0)
-        mixer = spectral_norm(A)
+        correction, coupling, mixer = through_gelu(W1, layer.second_weight), 1.0, 1.0
+        if layer.coupling is not None:
+            coupling = spectral_norm(coupling_matrices(layer.coupling))
+            A = np.asarray(found["mixer_real"], np.float64) + 1j * np.asarray(found["mixer_imag"], np.float64)
+            A = np.moveaxis(A.reshape(*A.shape[:2], -1), -1, 0)
+            mixer = spectral_norm(A)
         budget = float(found["budget"].max()) if "budget" in found else 1.0
     phi = float(found["phi1"].max()) if "phi1" in found else 1.0
     # Multiplying phi_1, r and A rounds each entry twice, which `raised` covers with the rest.

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from sgno.nn.coordinates import coordinate_channels
-from sgno.nn.sgno import PreparedSGNO
+from sgno.nn.layer import unstack
+from sgno.nn.sgno import PreparedSGNO, coordinate_channels
 from sgno.solve.certificates.bounds import (
     GELU_ROUNDINGS,
     GELU_SLOPE,
@@ -49,7 +49,7 @@ def sgno_rounding(
         frobenius_norm(W[:, :channels]) * _STATE + (frobenius_norm(W[:, channels:]) * x + b) * _ONE
     )
     transform = transform_error(points, step.num_modes, unit)
-    for layer, known in zip(step.layers, constants.layers, strict=True):
+    for layer, known in zip(unstack(step.layers), constants.layers, strict=True):
         norm, added = _layer(layer, known.activation, norm, error, transform, unit)
         error = known.sharp * error + added
     Q1, Q2 = step.head.first, step.head.second
@@ -84,7 +84,7 @@ def _layer(
     seen = norm + error
     out, added = _affine(B, bias[:width], seen, unit)
     exact_out = spectral_norm(B) * norm + _size(bias[:width]) * _ONE
-    carry = 1.0 if layer.carry is None else float(layer.carry.max())
+    carry = float(layer.spectral) if layer.carry is None else float(layer.carry.max())
     modes = carry * (1 + transform) * seen
     modes_error = carry * transform * seen + 2 * unit * modes
     exact_modes = carry * norm
@@ -95,7 +95,8 @@ def _layer(
         field_error = field_error + spectral_norm(np.asarray(layer.second_weight)) * hidden_error
         computed = (1 + transform) * (field + field_error)
         field_error = field_error + transform * (field + field_error)
-        G = coupling_matrices(layer.coupling)
+        # The pointwise update adds the field as it is; transforms that it does not have only loosen this.
+        G = np.eye(width)[None] if layer.coupling is None else coupling_matrices(layer.coupling)
         coupling = spectral_norm(G)
         modes_error = modes_error + coupling * field_error
         modes_error = modes_error + 2 * gamma(2 * width + 2, unit) * frobenius_norm(G) * computed

@@ -37,7 +37,8 @@ def ablation_table(comparison: Comparison) -> Table:
         "Ablations",
         "GMean100 of full SGNO, and of SGNO without one part divided by it (medians over seeds): above "
         "one, the part helps. Free generator: any sign. Residual update: no exponential, phi1, norm cap "
-        "or budget. No correction: spectral carry and local path alone. Small print: the paper's "
+        "or budget. Pointwise update: v + C(v) at every point, no transform. No correction: spectral carry "
+        "and local path alone. Small print: the paper's "
         "number, and ours / paper.",
         (
             Column("Task", numeric=False),
