@@ -14,6 +14,7 @@ import pytest
 from jaxtyping import PRNGKeyArray
 
 import sgno
+from sgno.cli.models import GRIDS, PARAMETERS
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
@@ -38,6 +39,14 @@ def test_every_entry_builds_its_config_and_back(name):
         assert config_from_json(json.loads(json.dumps(config.to_json()))) == config
     with pytest.raises(InputError, match="has settings for 1, 2, 3 dimensions, not for 4"):
         get_model(name, 4)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_listed_parameters_are_those_of_the_models(name):
+    for d, points in GRIDS.items():
+        config = get_model(name, d)
+        step = eqx.filter_eval_shape(config.build, Grid(1, points), key=jax.random.PRNGKey(0))
+        assert sgno.count_parameters(step) == PARAMETERS[name][d - 1]
 
 
 def test_roles_and_families_are_fields():
@@ -152,7 +161,7 @@ def test_a_model_of_a_user_is_fitted_by_name_and_by_config(registered, tmp_path)
     u = np.random.default_rng(0).normal(size=(6, 1, 1, 16)) * 0.9 ** np.arange(8).reshape(1, -1, 1, 1)
     by_name = sgno.fit(u.astype(np.float32), "damped", settings={"start": 0.8}, updates=3, normalise="none")
     by_config = sgno.fit(u.astype(np.float32), DampedConfig(0.8), updates=3, normalise="none")
-    assert eqx.tree_equal(by_name.step, by_config.step) and by_name.config == DampedConfig(0.8)
+    assert eqx.tree_equal(by_name.step, by_config.step) and by_name.step.config == DampedConfig(0.8)
 
 
 def test_what_cannot_be_registered_is_refused(registered):
