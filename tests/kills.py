@@ -19,7 +19,7 @@ import numpy as np
 from sgno.lab.store import Store
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["apebench", "sgno.cli.run", "sgno.lab.job", "sgno.lab.local"])
+_FORKS.set_forkserver_preload(["apebench", "sgno.cli.training", "sgno.lab.job", "sgno.lab.local"])
 
 Start = Callable[[], BaseProcess]
 

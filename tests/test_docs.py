@@ -163,7 +163,7 @@ def test_make_targets_on_the_pages_exist():
 
 def _commands() -> dict[str, Any]:
     group: Any = typer.main.get_command(app)
-    return group.commands
+    return {name: group.get_command(None, name) for name in group.list_commands(None)}
 
 
 def _prose() -> dict[str, str]:

@@ -14,7 +14,7 @@ import pytest
 from jaxtyping import PRNGKeyArray
 
 import sgno
-from sgno.cli.models import GRIDS, PARAMETERS
+from sgno.cli.catalogue import GRIDS, PARAMETERS
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid

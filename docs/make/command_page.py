@@ -2,7 +2,6 @@
 
 import re
 
-import click
 import typer
 
 from sgno.cli.app import app
@@ -21,8 +20,8 @@ programs go.
 def page() -> str:
     """Every command with its arguments, options and defaults."""
     group = typer.main.get_command(app)
-    assert isinstance(group, click.Group) or hasattr(group, "commands")
-    commands = group.commands  # pyright: ignore[reportAttributeAccessIssue]
+    names = group.list_commands(None)  # pyright: ignore[reportAttributeAccessIssue]
+    commands = {name: group.get_command(None, name) for name in names}  # pyright: ignore[reportAttributeAccessIssue]
     return "\n".join([_HEAD, *(_command(name, command) for name, command in commands.items())])
 
 
@@ -50,11 +49,10 @@ def _command(name: str, command) -> str:
 
 
 def _default(option) -> tuple[str, str]:
-    """The help without its note on the default, and the default."""
+    """The help, and the default: the value, or what it stands for."""
     text = option.help or ""
-    found = re.search(r"\s*\[default: (.*)\]\s*$", text)
-    if found:
-        return text[: found.start()], _cell(found.group(1))
+    if isinstance(option.show_default, str):
+        return text, _cell(option.show_default)
     if option.required:
         return text, "required"
     value = option.default

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sgno.cli import options
-from sgno.cli.console import console, emit_json
+from sgno.cli.console import console, emit_json, say, show_table
 from sgno.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,18 +24,23 @@ def certify(
         typer.Argument(help="Weights files, run folders or names of `sgno zoo`; several seeds go together."),
     ],
     data: Annotated[
-        Path | None, typer.Option(help="Trajectories to compare with: .npy, .npz, HDF5 or zarr.")
+        Path | None,
+        options.data(help="Trajectories to compare with: .npy, .npz, HDF5 or zarr.", show_default="none"),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The array inside --data, if it holds several.")] = None,
-    layout: Annotated[str | None, typer.Option(help="The order of its axes, for example 'n t c x'.")] = None,
+    key: options.Key = None,
+    layout: options.Layout = None,
     task: Annotated[
         str | None,
-        typer.Option(help="Compare with the test data of this task; 'recorded' is the one of the training."),
+        options.data(
+            help="Compare with the test data of this task; 'recorded' is the one of the training.",
+            show_default="recorded, for a run's folder or a model of the zoo",
+        ),
     ] = None,
-    samples: Annotated[int, typer.Option(help="Trajectories to roll out.")] = 10,
-    steps: Annotated[int | None, typer.Option(help="Steps to roll out. [default: all there are]")] = None,
+    samples: Annotated[int, options.data(help="Trajectories to roll out.")] = 10,
+    steps: Annotated[int | None, options.data(help="Steps to roll out.", show_default="all")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the figures; with data. [default: none is drawn]")
+        Path | None,
+        options.output(help="Folder for the figures, which need data.", show_default="none is drawn"),
     ] = None,
     cache: options.Cache = None,
     json: options.Json = False,
@@ -45,8 +50,8 @@ def certify(
     With data also the finite-horizon error bound beside the error really measured. A zoo model or a run
     folder is compared with the test data of its own task.
     """
-    if samples < 1 or (steps is not None and steps < 1):
-        raise InputError(f"--samples {samples} --steps {steps}: use at least one of each.")
+    options.check_at_least(1, samples=samples, steps=steps)
+    options.check_writable(out)
     from sgno.lab.data.trajectories import default_cache
     from sgno.lab.machine import use_compilation_cache
     from sgno.lab.zoo import find, load
@@ -121,7 +126,7 @@ def _reference(
         if task is not None:
             raise
         # A user's files may have moved since; what holds for every input needs none.
-        console.print(f"No data to compare with: {error}", markup=False, soft_wrap=True)
+        say(f"No data to compare with: {error}")
         return None
     if test.shape[2] != grid.channels or test.ndim - 3 != grid.num_spatial_dims:
         raise InputError(
@@ -153,65 +158,66 @@ def _certify_group(
             if out is not None:
                 content["figures"] = _draw(name, content["evidence"], words, out)
         for line in words:
-            console.print(line)
+            say(line)
         results.append(content)
     return results
 
 
 def _print_constants(name: str, certificate: "Certificate") -> None:
-    from rich.table import Table
-
     from sgno.solve.certificates.sgno_x import SGNOXConstants
 
     constants = certificate.constants
     units = "" if certificate.units is None else ", of the model in units of its own"
-    table = Table(title=f"{name}: certified constants (upper bounds{units})", title_justify="left")
+    title = f"{name}: certified constants (upper bounds{units})"
     if isinstance(constants, SGNOXConstants):
         row = {
-            "carry": _text(constants.carry),
-            "with growth": _text(constants.linear),
-            "closure": _text(constants.closure),
-            "inner step": _text(constants.inner),
-            "inner steps": str(constants.inner_steps),
-            "whole step": _text(constants.step),
-            "R": _text(constants.ball),
+            "carry": constants.carry,
+            "with growth": constants.linear,
+            "closure": constants.closure,
+            "inner step": constants.inner,
+            "inner steps": constants.inner_steps,
+            "whole step": constants.step,
+            "R": constants.ball,
         }
-        for heading in row:
-            table.add_column(heading, justify="right")
-        table.add_row(*row.values())
-    else:
-        columns = {
-            "carry": "carry",
-            "phi_1": "phi1",
-            "budget": "budget",
-            "mixer": "mixer",
-            "corr.": "correction",
-            "local": "local",
-            "q": "paper",
-            "sharp q": "sharp",
-        }
-        for heading in ("layer", *columns):
-            table.add_column(heading, justify="right")
-        for i, layer in enumerate(constants.layers):
-            table.add_row(str(i), *(_text(getattr(layer, field)) for field in columns.values()))
-        table.caption = (
-            f"lift {_text(constants.lift)}, head {_text(constants.head)}; whole step 1 + head (prod q) lift: "
-            f"{_text(constants.paper)} by the paper's q, {_text(constants.sharp)} by the sharper one"
-        )
-    console.print(table)
+        show_table(console, title, list(row), [[f"{x:.4g}" for x in row.values()]])
+        return
+    columns = {
+        "carry": "carry",
+        "phi_1": "phi1",
+        "budget": "budget",
+        "mixer": "mixer",
+        "corr.": "correction",
+        "local": "local",
+        "q": "paper",
+        "sharp q": "sharp",
+    }
+    rows = [
+        (str(i), *(f"{getattr(layer, field):.4g}" for field in columns.values()))
+        for i, layer in enumerate(constants.layers)
+    ]
+    show_table(
+        console,
+        title,
+        ("layer", *columns),
+        rows,
+        drop=("phi_1", "budget", "mixer"),
+        caption=f"lift {constants.lift:.4g}, head {constants.head:.4g}; whole step 1 + head (prod q) lift: "
+        f"{constants.paper:.4g} by the paper's q, {constants.sharp:.4g} by the sharper one",
+    )
 
 
 def _print_horizon(name: str, evidence: "Evidence") -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{name}: error of the rollout and its bounds", title_justify="left")
-    for heading in ("step", "measured e_t", "certified bound", "with the local estimate (indication)"):
-        table.add_column(heading, justify="right")
     last = len(evidence.error)
-    for t in sorted({*(t for t in _SHOWN_STEPS if t < last), last}):
-        bounds = (_power(bound[t - 1]) for bound in (evidence.certified, evidence.indicated))
-        table.add_row(str(t), _text(evidence.error[t - 1]), *bounds)
-    console.print(table)
+    rows = [
+        (
+            str(t),
+            f"{evidence.error[t - 1]:.4g}",
+            *(_power(bound[t - 1]) for bound in (evidence.certified, evidence.indicated)),
+        )
+        for t in sorted({*(t for t in _SHOWN_STEPS if t < last), last})
+    ]
+    headings = ("step", "measured e_t", "certified bound", "with the local estimate (indication)")
+    show_table(console, f"{name}: error of the rollout and its bounds", headings, rows)
 
 
 def _draw(name: str, evidence: dict[str, Any], words: list[str], out: Path) -> list[str]:
@@ -223,12 +229,8 @@ def _draw(name: str, evidence: dict[str, Any], words: list[str], out: Path) -> l
     with styled():
         paths = save(certificate_figure(name, evidence, words), make_folder(out), f"certificate_{safe}")
     for path in paths:
-        console.print(f"Figure: {path}")
+        say(f"Figure: {path}")
     return [str(path) for path in paths]
-
-
-def _text(x: float) -> str:
-    return f"{x:.4g}"
 
 
 def _power(log10: float) -> str:

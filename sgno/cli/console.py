@@ -8,7 +8,8 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -18,16 +19,102 @@ from sgno.errors import InputError, memory_message, storage_error
 console = Console(stderr=True, highlight=False)
 answers = Console(highlight=False)
 
+# Text that wraps may be squeezed to this many characters before a column is dropped.
+_LEAST_TEXT = 24
+# Output that goes to a file or a pipe has no width; nothing we list is wider than this.
+_UNBOUNDED = 400
+
+
+def say(text: str, *, style: str | None = None, to: Console = console) -> None:
+    """One line, as it is: no markup, wrapped by the terminal alone."""
+    to.print(text, style=style, markup=False, soft_wrap=True)
+
 
 def emit_json(content: Any) -> None:
     """The last line on standard output."""
     print(json.dumps(content, allow_nan=False), flush=True)
 
 
+def shown(value: float | None, digits: int = 4) -> str:
+    """A score for people."""
+    return "non-finite" if value is None else f"{value:.{digits}g}"
+
+
+def show_table(
+    to: Console,
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Sequence[str] = (),
+    text: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    caption: str | None = None,
+) -> None:
+    """A table that fits the terminal.
+
+    **Arguments:**
+
+    - `left`: columns aligned to the left, beside the first.
+    - `text`: columns of prose, which wrap. All others are never cut.
+    - `drop`: columns that a narrow terminal leaves out, the first one first.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [list(row) for row in rows]
+    natural = {h: max(map(cell_len, (h, *(row[i] for row in rows)))) for i, h in enumerate(headings)}
+    least = {h: min(w, max(cell_len(h), _LEAST_TEXT)) if h in text else w for h, w in natural.items()}
+    width = to.width if to.is_terminal or "COLUMNS" in os.environ else _UNBOUNDED
+    kept, dropped = list(headings), []
+    for heading in drop:
+        if sum(least[h] + 3 for h in kept) + 1 > width:
+            kept.remove(heading)
+            dropped.append(heading)
+    if dropped:
+        caption = f"{caption or ''}\nNot shown in {width} columns: {', '.join(dropped)}".strip()
+    table = Table(title=Text(title), caption=Text(caption) if caption else None, title_justify="left")
+    table.caption_justify = "left"
+    for heading in kept:
+        aligned = "left" if heading == headings[0] or heading in (*left, *text) else "right"
+        table.add_column(heading, justify=aligned, no_wrap=heading not in text)
+    places = [headings.index(heading) for heading in kept]
+    for row in rows:
+        table.add_row(*(Text(row[i]) for i in places))
+    # What does not fit even then wraps at the terminal's edge instead of being cut.
+    to.print(table, width=max(width, sum(least[h] + 3 for h in kept) + 1), crop=False)
+
+
+@contextmanager
+def progress_bar(description: str, total: int, *, training: bool = False) -> Iterator[Callable[..., None]]:
+    """Yields a callback that takes how much is done, or with `training` a `Progress` of training.
+
+    Prints nothing where standard error is not a terminal.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    more = (TextColumn("loss {task.fields[loss]}"), TextColumn("{task.fields[speed]}/s")) if training else ()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *more)
+    quiet = not console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task(description, total=total, loss="-", speed="-")
+
+        def advance(done: Any) -> None:
+            if not training:
+                bar.update(task, completed=done)
+                return
+            speed = f"{done.updates_per_second:.3g}" if done.updates_per_second else "-"
+            bar.update(task, completed=done.update, loss=f"{done.loss:.3e}", speed=speed)
+
+        yield advance
+
+
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
     """Turn bad input into one clear line and exit code 2, and Ctrl-C into exit code 130.
 
-    `SGNO_DEBUG=1` shows the traceback instead.
+    A full disk and too little memory are told the same way. Any other error is a bug of ours and keeps its
+    traceback; `SGNO_DEBUG=1` shows that of bad input too.
     """
 
     @functools.wraps(command)
@@ -44,7 +131,9 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
             message = _message(error)
             if message is None or os.environ.get("SGNO_DEBUG"):
                 raise
-            console.print(f"[red]Error:[/red] {_escaped(message)}", soft_wrap=True)
+            from rich.markup import escape
+
+            console.print(f"[red]Error:[/red] {escape(message)}", soft_wrap=True)
             sys.exit(2)
 
     return run
@@ -52,27 +141,8 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _message(error: Exception) -> str | None:
     """One line for an error that is the user's to deal with; None for one that is ours."""
-    if out_of_memory := memory_message(error):
-        return out_of_memory
     if isinstance(error, OSError):
         error = storage_error(error, error.filename or "to the disk") or error
-    if not isinstance(error, (ValueError, OSError)):
-        return None
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
-def parse_settings(pairs: list[str]) -> dict[str, str]:
-    """`["width=8", ...]` as a dictionary."""
-    settings = {}
-    for pair in pairs:
-        name, separator, text = pair.partition("=")
-        if not separator or not name:
-            raise InputError(f"'{pair}' is not NAME=VALUE, for example --set width=8.")
-        settings[name.strip()] = text.strip()
-    return settings
+    if isinstance(error, InputError):
+        return " ".join(str(error).split())
+    return memory_message(error)

@@ -7,15 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from sgno.cli import options
-from sgno.cli.console import console, emit_json
+from sgno.cli.console import console, emit_json, progress_bar, say, show_table, shown
 from sgno.errors import InputError
 
 
 def evaluate(
-    weights: Annotated[
-        str,
-        typer.Argument(metavar="WEIGHTS", help="A weights file, a run's folder, or a name of `sgno zoo`."),
-    ],
+    weights: options.Weights,
     data: Annotated[
         Path,
         typer.Option(
@@ -25,14 +22,14 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for evaluation.json, curves.npz and the figure.")] = Path(
         "evaluation"
     ),
-    samples: Annotated[int | None, typer.Option(help="Use only the first N trajectories.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Use only the first N steps.")] = None,
+    samples: options.Samples = None,
+    steps: Annotated[int | None, options.data(help="At most this many steps.", show_default="all")] = None,
     tau: Annotated[float, typer.Option(help="The nRMSE up to which a rollout counts as stable.")] = 0.2,
-    key: Annotated[str | None, typer.Option(help="Which array of the file. [default: test or u]")] = None,
-    layout: Annotated[
-        str | None, typer.Option(help='The axes of the array, such as "sample time space channel".')
+    key: Annotated[
+        str | None, options.data(help="Which array of the file.", show_default="test or u")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier evaluation.")] = False,
+    layout: options.Layout = None,
+    force: options.Force = False,
     json: options.Json = False,
 ):
     """Score a trained model on trajectories: roll out from each first state, compare at every step.
@@ -40,13 +37,10 @@ def evaluate(
     Writes nRMSE, correlation and spectral errors per step and trajectory, GMean100, the stable step, energy
     spectra, and a figure of them.
     """
-    for name, value in (("--samples", samples), ("--steps", steps)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} {value} must be at least 1.")
+    options.check_at_least(1, samples=samples, steps=steps)
     if not 0 < tau < float("inf"):
         raise InputError(f"--tau {tau} must be positive.")
     _check_out(out, force)
-    from sgno.cli.progress import bar
     from sgno.devices import use_every_core
     from sgno.io.source import open_source
     from sgno.lab.zoo import load
@@ -56,7 +50,7 @@ def evaluate(
     step = load(weights)
     source = open_source(data, key=key, layout=layout, prefer=("test", "u"))
     shape = _chosen_shape(source, step.grid, samples, steps)
-    with bar("evaluate", shape[0]) as advance:
+    with progress_bar("evaluate", shape[0]) as advance:
         scored = score(step, source, samples=samples, steps=steps, on_progress=advance)
     summary = {"weights": weights, "data": str(data), "shape": list(shape), **_summary(scored, tau)}
     _write(out, summary, scored, tau, force)
@@ -66,6 +60,7 @@ def evaluate(
 
 
 def _check_out(out: Path, force: bool) -> None:
+    options.check_writable(out)
     if not out.exists():
         return
     if not force:
@@ -139,20 +134,12 @@ def _write(out: Path, summary: dict[str, Any], scored, tau: float, force: bool) 
 
 
 def _say(summary: dict[str, Any], out: Path) -> None:
-    from rich.table import Table
-
-    shown = lambda value: "non-finite" if value is None else f"{value:.4g}"
-    table = Table(title=f"{summary['weights']} on {summary['data']}", title_justify="left")
-    for heading in ("step", "nRMSE", "correlation"):
-        table.add_column(heading, justify="right")
-    last = len(summary["mean_nrmse"])
-    for t in sorted({t for t in (1, 10, 100, 200, last) if t <= last}):
-        error, correlation = summary["mean_nrmse"][t - 1], summary["mean_correlation"][t - 1]
-        table.add_row(str(t), shown(error), shown(correlation))
-    console.print(table)
-    console.print(
+    errors, correlations = summary["mean_nrmse"], summary["mean_correlation"]
+    last = len(errors)
+    times = sorted({t for t in (1, 10, 100, 200, last) if t <= last})
+    rows = [(str(t), shown(errors[t - 1]), shown(correlations[t - 1])) for t in times]
+    show_table(console, f"{summary['weights']} on {summary['data']}", ("step", "nRMSE", "correlation"), rows)
+    say(
         f"GMean100 {shown(summary['gmean100'])}, stable for {summary['stable_step']} of {last} steps "
-        f"(nRMSE up to {summary['tau']:g}), {summary['nonfinite_steps']} non-finite. Wrote {out}.",
-        soft_wrap=True,
-        markup=False,
+        f"(nRMSE up to {summary['tau']:g}), {summary['nonfinite_steps']} non-finite. Wrote {out}."
     )

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sgno.cli import options
-from sgno.cli.console import answers, console, emit_json
+from sgno.cli.console import answers, console, emit_json, say
 from sgno.errors import InputError
 
 # States that terms are weighed by.
@@ -14,15 +12,15 @@ _STATES = 64
 
 
 def explain(
-    weights: Annotated[str, typer.Argument(help="A weights file, a run's folder or a name of `sgno zoo`.")],
+    weights: options.Weights,
     data: Annotated[
         Path | None,
-        typer.Option(help="Trajectories to weigh the terms by. [default: the task it was trained on]"),
+        options.data(help="Trajectories to weigh the terms by.", show_default="the task it was trained on"),
     ] = None,
-    layout: Annotated[
-        str | None, typer.Option(help="Axis order of --data. [default: sample time channel space]")
+    layout: options.Layout = None,
+    out: Annotated[
+        Path | None, options.output(help="Folder for explain.png, .svg and .json.", show_default="none")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for explain.png, .svg and .json.")] = None,
     cache: options.Cache = None,
     json: options.Json = False,
 ):
@@ -31,6 +29,7 @@ def explain(
     Damping and dispersion are drawn against the wavenumber, beside the equation's own linear part where
     the task has one.
     """
+    options.check_writable(out)
     import numpy as np
 
     from sgno.lab.zoo import find, load
@@ -57,10 +56,10 @@ def explain(
     content = found.to_json()
     if task is not None and data is None:
         _add_truth(content["curves"], task, step.grid)
-    (console if json else answers).print(found.text, soft_wrap=True, markup=False)
+    say(found.text, to=console if json else answers)
     if out is not None:
         content["files"] = _write(content, out, f"What {weights} learned")
-        console.print(f"Figure: {content['files'][0]}")
+        say(f"Figure: {content['files'][0]}")
     if json:
         emit_json(content)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sgno.cli import options
-from sgno.cli.console import console, emit_json
+from sgno.cli.console import emit_json, say
 from sgno.errors import InputError
 
 # Agreement that is promised, relative to the largest value of the state.
@@ -24,10 +24,7 @@ class Target(StrEnum):
 
 
 def export(
-    weights: Annotated[
-        str,
-        typer.Argument(metavar="WEIGHTS", help="A weights file, a run's folder, or a name of `sgno zoo`."),
-    ],
+    weights: options.Weights,
     to: Annotated[
         Target,
         typer.Option(help="ONNX or StableHLO (any model), or a PyTorch module (SGNO, SGNO-X, linear)."),
@@ -35,7 +32,7 @@ def export(
     out: Annotated[
         Path, typer.Option(help="File to write for onnx and stablehlo, folder to write for torch.")
     ],
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: options.Force = False,
     check: Annotated[bool, typer.Option(help="Run the export once and compare it with the model.")] = True,
     json: options.Json = False,
 ):
@@ -46,6 +43,7 @@ def export(
     torch: a folder with step.py, settings.json and weights.npz, which needs torch and numpy only:
     from step import load; u_next = load()(u).
     """
+    options.check_writable(out)
     from sgno.lab.zoo import find, load
     from sgno.weights import read_provenance
 
@@ -78,7 +76,7 @@ def export(
         "state": list(step.grid.shape),
         "largest_difference": difference,
     }
-    console.print(f"Wrote {out} ({summary['bytes'] / 1000:,.0f} kB).", markup=False, soft_wrap=True)
+    say(f"Wrote {out} ({summary['bytes'] / 1000:,.0f} kB).")
     _say(difference, check)
     if json:
         emit_json(summary)
@@ -153,6 +151,6 @@ def _say(difference: float | None, check: bool) -> None:
     if difference is not None:
         fits = difference <= TOLERANCE
         text = f"It agrees with the model to {difference:.1e} of the largest value."
-        console.print(text if fits else f"[yellow]{text} More than {TOLERANCE:g} was promised.[/yellow]")
+        say(text if fits else f"{text} At most {TOLERANCE:g} was expected.", style=None if fits else "yellow")
     elif check:
-        console.print("It was not compared with the model: what would run it is not installed here.")
+        say("It was not compared with the model: what would run it is not installed here.")

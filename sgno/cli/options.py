@@ -1,5 +1,7 @@
-"""Options that several commands share: how to train, what to change in a model, where results go."""
+"""Options that several commands share, in the groups that their help shows, and checks of them."""
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -7,32 +9,88 @@ import typer
 
 from sgno.errors import InputError
 
-Model = Annotated[str, typer.Option(help="A model of `sgno models`, or an APEBench network string.")]
-Seeds = Annotated[int, typer.Option(help="How many network seeds, starting from --first-seed.")]
-FirstSeed = Annotated[int, typer.Option(help="The first network seed.")]
-Updates = Annotated[int | None, typer.Option(help="Training updates. [default: the protocol's 10,000]")]
-Batch = Annotated[int | None, typer.Option(help="Batch size. [default: 20]")]
-Rate = Annotated[float | None, typer.Option(help="Peak learning rate. [default: 1e-3]")]
-Warmup = Annotated[int | None, typer.Option(help="Warm-up updates. [default: 2,000]")]
-Unroll = Annotated[int | None, typer.Option(help="Train through so many steps. [default: 1]")]
-Pushforward = Annotated[bool, typer.Option(help="Cut the gradient between unrolled steps.")]
-Noise = Annotated[float | None, typer.Option(help="Input noise, as a fraction of the data's spread.")]
-Precision = Annotated[str, typer.Option(help="float32 or float64.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="A setting of the model, for example --set width=8.")
+# Groups of options in a command's help.
+model = partial(typer.Option, rich_help_panel="Model")
+training = partial(typer.Option, rich_help_panel="Training")
+data = partial(typer.Option, rich_help_panel="Data")
+running = partial(typer.Option, rich_help_panel="Run")
+output = partial(typer.Option, rich_help_panel="Output")
+
+Weights = Annotated[
+    str, typer.Argument(metavar="WEIGHTS", help="A weights file, a run's folder, or a name of `sgno zoo`.")
 ]
-Out = Annotated[Path, typer.Option(help="Folder of finished runs; a finished run answers from it.")]
+Model = Annotated[str, model(help="A model of `sgno models`, or an APEBench network string.")]
+Settings = Annotated[list[str] | None, model("--set", help="A setting of the model: --set width=8.")]
+Precision = Annotated[str, model(help="float32 or float64.")]
+
+Updates = Annotated[int | None, training(help="Training updates.", show_default="10,000, the paper's")]
+Batch = Annotated[int | None, training(help="Batch size.", show_default="20")]
+Rate = Annotated[float | None, training(help="Peak learning rate.", show_default="1e-3")]
+Warmup = Annotated[int | None, training(help="Warm-up updates.", show_default="2,000 of 10,000")]
+Unroll = Annotated[int | None, training(help="Train through this many steps.", show_default="1")]
+Pushforward = Annotated[bool, training(help="Cut the gradient between unrolled steps.")]
+Noise = Annotated[
+    float | None, training(help="Input noise, as a fraction of the data's spread.", show_default="none")
+]
+
+Key = Annotated[str | None, data(help="Which array of the file.", show_default="u, or the only one")]
+Layout = Annotated[
+    str | None,
+    data(
+        help="The order of the axes, such as 'sample time space channel'; x y z name those of space one by "
+        "one, and a channel or sample that is missing is an axis of one.",
+        show_default="sample time channel space",
+    ),
+]
+Samples = Annotated[int | None, data(help="Use this many samples, from the first on.", show_default="all")]
+Points = Annotated[int | None, data(help="Grid points per axis.", show_default="the task's")]
+
+Seeds = Annotated[int, running(help="Number of network seeds, starting from --first-seed.")]
+FirstSeed = Annotated[int, running(help="The first network seed.")]
+CheckpointSeconds = Annotated[float, running(help="Seconds between a run's checkpoints.")]
+
+Cache = Annotated[
+    Path | None,
+    output(
+        help="Folder of generated data and compiled programs.", show_default="$SGNO_CACHE or the user's cache"
+    ),
+]
+Out = Annotated[Path, output(help="Folder of finished runs; a finished run answers from it.")]
+Force = Annotated[bool, output("--force", help="Replace what is there.")]
 Track = Annotated[
     str | None,
-    typer.Option(help="Also track with tensorboard, wandb (offline) or both: --track tensorboard,wandb"),
+    output(help="Also track with tensorboard, wandb (offline), or both by a comma.", show_default="neither"),
 ]
-CheckpointSeconds = Annotated[float, typer.Option(help="Seconds between a run's checkpoints.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object as the last line of standard output.")]
-Cache = Annotated[
-    Path | None, typer.Option(help="Folder of generated data. [default: $SGNO_CACHE or the user's cache]")
-]
+Json = Annotated[bool, output("--json", help="One JSON object as the last line of standard output.")]
 
 
-def check_checkpoint_seconds(seconds: float) -> None:
-    if not seconds >= 0:
-        raise InputError(f"--checkpoint-seconds {seconds} must not be negative.")
+def parse_settings(pairs: list[str] | None) -> dict[str, str]:
+    """`["width=8", ...]` as a dictionary."""
+    settings = {}
+    for pair in pairs or []:
+        name, separator, text = pair.partition("=")
+        if not separator or not name:
+            raise InputError(f"'{pair}' is not NAME=VALUE, for example --set width=8.")
+        settings[name.strip()] = text.strip()
+    return settings
+
+
+def check_at_least(least: int, **values: int | float | None) -> None:
+    """**Raises:** `InputError` naming the first option that was given and lies below `least`."""
+    for name, value in values.items():
+        if value is not None and not value >= least:
+            raise InputError(f"--{name.replace('_', '-')} {value} must be at least {least}.")
+
+
+def check_writable(path: Path | None) -> None:
+    """Refuse an output that cannot be written before any work is done.
+
+    **Raises:** `InputError` if something on the way to it is not a folder, or may not be written to.
+    """
+    if path is None:
+        return
+    place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
+    if place != path.absolute() and not place.is_dir():
+        raise InputError(f"Cannot create {path}: {place} is not a folder. Choose another place.")
+    if not os.access(place, os.W_OK):
+        raise InputError(f"Cannot write {path}: {place} is read-only for you. Choose another place.")

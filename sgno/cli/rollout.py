@@ -1,13 +1,14 @@
 """`sgno rollout`"""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sgno.cli import options
-from sgno.cli.console import console, emit_json
+from sgno.cli.console import emit_json, progress_bar, say
 from sgno.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,17 +20,16 @@ if TYPE_CHECKING:
     from sgno.solve.monitor import Numbers, Reference
     from sgno.solve.writer import Sink
 
-# The monitor needs no more training data than this, and it fits into memory anywhere.
+# Statistics need no more training data than this, and it fits into memory anywhere.
 _MOST_BYTES = 512 * 2**20
 # What the monitor measures at every kept step, as arrays of the file.
 _SIGNALS = ("low", "mid", "high", "distance", "drift", "phase_error")
 
+_watching = partial(typer.Option, rich_help_panel="Monitor")
+
 
 def rollout(
-    weights: Annotated[
-        str,
-        typer.Argument(metavar="WEIGHTS", help="A weights file, a run's folder, or a name of `sgno zoo`."),
-    ],
+    weights: options.Weights,
     initial: Annotated[
         Path,
         typer.Option(
@@ -39,30 +39,31 @@ def rollout(
     ],
     steps: Annotated[int, typer.Option(help="How many steps to go.")],
     out: Annotated[Path, typer.Option(help="File to write: .npz, .npy, .h5, .hdf5 or .zarr.")],
-    every: Annotated[int, typer.Option(help="Keep every Nth state.")] = 1,
+    every: Annotated[int, typer.Option(help="Keep one state in this many.")] = 1,
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Keep energy, max and finite of each kept step, no states.")
     ] = False,
-    samples: Annotated[int | None, typer.Option(help="Use only the first N initial states.")] = None,
-    key: Annotated[str | None, typer.Option(help="Which array of the initial file.")] = None,
-    layout: Annotated[
-        str | None, typer.Option(help='Axes of a trajectory file, such as "sample time space channel".')
-    ] = None,
+    samples: options.Samples = None,
+    key: options.Key = None,
+    layout: options.Layout = None,
     watch: Annotated[
         str | None,
-        typer.Option(help="Training trajectories to watch the rollout with: a file, or the name of a task."),
+        _watching(
+            help="Training trajectories to compare the rollout with: a file, or the name of a task.",
+            show_default="not watched",
+        ),
     ] = None,
     watch_key: Annotated[
-        str | None, typer.Option(help="Which array of the --watch file. [default: train or u]")
+        str | None, _watching(help="Which array of that file.", show_default="train or u")
     ] = None,
     stop_on: Annotated[
         str | None,
-        typer.Option(
-            help="With --watch: end at the first such fault: amplitude, blocking, phase, or several with "
-            "commas. [default: go on]"
+        _watching(
+            help="End at the first such fault: amplitude, blocking, phase, or several with commas.",
+            show_default="go on",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: options.Force = False,
     cache: options.Cache = None,
     json: options.Json = False,
 ):
@@ -82,10 +83,10 @@ def rollout(
             f"--steps {steps} --every {every}: use at least one step, and keep one state in "
             f"1 to {max(steps, 1)}."
         )
-    if samples is not None and samples < 1:
-        raise InputError(f"--samples {samples} must be at least 1.")
+    options.check_at_least(1, samples=samples)
+    options.check_writable(out)
     if (stop_on is not None or watch_key is not None) and watch is None:
-        raise InputError("--stop-on and --watch-key need --watch: a rollout is watched with training data.")
+        raise InputError("--stop-on and --watch-key need --watch: a rollout is watched by training data.")
     from sgno.devices import use_every_core
     from sgno.engine import stream
     from sgno.io.initial import initial_states
@@ -97,11 +98,8 @@ def rollout(
     step = load(weights)
     u0 = initial_states(initial, step.grid, key=key, layout=layout, samples=samples)
     if u0.shape[2:] != step.grid.points:
-        console.print(
-            f"Note: the states have {_sizes(u0.shape[2:])} points, the model was trained on "
-            f"{_sizes(step.grid.points)}.",
-            markup=False,
-        )
+        asked, trained = ("x".join(map(str, points)) for points in (u0.shape[2:], step.grid.points))
+        say(f"Note: the states have {asked} points, the model was trained on {trained}.")
     known = None if watch is None else _reference(watch, watch_key, layout, cache)
     wanted = tuple(fault.strip() for fault in (stop_on or "").split(",") if fault.strip())
     observe = (Statistics(), *(() if known is None else (Monitor(known, stop_on=wanted),)))
@@ -114,8 +112,7 @@ def rollout(
                 pass
     except KeyboardInterrupt:
         done = 0 if reached is None else reached[0].step
-        text = f"Interrupted after step {done:,}; {out} was not written."
-        console.print(text, markup=False, soft_wrap=True)
+        say(f"Interrupted after step {done:,}; {out} was not written.")
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - began
     assert reached is not None
@@ -179,7 +176,6 @@ def _write(
     import jax.numpy as jnp
     import numpy as np
 
-    from sgno.cli.progress import bar
     from sgno.solve.monitor import Numbers, numbers_of
 
     def put(start: int, states, *seen) -> None:
@@ -198,7 +194,7 @@ def _write(
     numbers = Numbers(*(np.asarray(x)[None] for x in numbers_of(jnp.asarray(u0))))
     # The monitor has nothing to say about the start, which it compares with.
     put(0, u0[None], numbers)
-    with bar("rollout", steps) as advance:
+    with progress_bar("rollout", steps) as advance:
         for block in blocks:
             if len(block.seen[0].energy):
                 put(1 + block.start, block.states, *block.seen)
@@ -211,27 +207,17 @@ def _write(
 
 def _say(summary: dict[str, Any]) -> None:
     speed = f"{summary['steps_per_second']:,.0f} steps a second"
-    console.print(
-        f"Wrote {summary['out']}: {summary['samples']} sample(s), {summary['frames']:,} frames, {speed}.",
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"Wrote {summary['out']}: {summary['samples']} sample(s), {summary['frames']:,} frames, {speed}.")
     if summary["nonfinite_samples"]:
-        firsts = [t for t in summary["first_nonfinite_step"] if t is not None]
-        console.print(
-            f"[yellow]{summary['nonfinite_samples']} of {summary['samples']} sample(s) became non-finite, "
-            f"the first at step {min(firsts):,}.[/yellow]"
-        )
+        first = min(t for t in summary["first_nonfinite_step"] if t is not None)
+        which = f"{summary['nonfinite_samples']} of {summary['samples']} sample(s)"
+        say(f"{which} became non-finite, the first at step {first:,}.", style="yellow")
     else:
-        console.print(f"Every state was finite up to step {summary['steps']:,}.")
+        say(f"Every state was finite up to step {summary['steps']:,}.")
     if "watched" in summary:
         stopped = f", stopped at step {summary['steps']:,}" if summary["stopped"] else ""
-        console.print(f"Watched by {summary['watched']['data']}{stopped}:", markup=False, soft_wrap=True)
+        say(f"Compared with {summary['watched']['data']}{stopped}:")
         _say_faults(summary["watched"], summary["steps"])
-
-
-def _sizes(points: tuple[int, ...]) -> str:
-    return "x".join(map(str, points))
 
 
 def _reference(data: str, key: str | None, layout: str | None, cache: Path | None) -> "Reference":
@@ -243,9 +229,7 @@ def _reference(data: str, key: str | None, layout: str | None, cache: Path | Non
 
     trajectories = _trajectories(data, key, layout, cache)
     if trajectories.shape[1] < 2:
-        raise InputError(
-            f"{data} has one time only, so it does not show how states change. Give two or more."
-        )
+        raise InputError(f"{data} has one time only, so it does not say how states change. Give two or more.")
     return reference_statistics(trajectories)
 
 
@@ -260,7 +244,7 @@ def _trajectories(data: str, key: str | None, layout: str | None, cache: Path | 
     each = source.nbytes // source.shape[0]
     count = min(source.shape[0], max(1, _MOST_BYTES // max(each, 1)))
     if count < source.shape[0]:
-        console.print(f"Watched by the first {count} of {source.shape[0]} trajectories.", markup=False)
+        say(f"Compared with the first {count} of {source.shape[0]} trajectories.")
     return source.read(slice(0, count))
 
 
@@ -273,13 +257,13 @@ def _faults(data: str, first: "np.ndarray", predictable: bool) -> dict[str, Any]
 
 
 def _say_faults(found: dict[str, Any], steps: int) -> None:
-    """Print one line per fault."""
+    """One line a fault."""
     for fault, began in found["first_step"].items():
         seen = [t for t in began if t is not None]
         if seen:
             text = f"first at step {min(seen):,}, in {len(seen)} of {len(began)} sample(s)"
         elif fault == "phase" and not found["phases_predictable"]:
-            text = "these data have no law of the phases to compare with"
+            text = "the phases of these data follow no law, so there is nothing to compare with"
         else:
             text = f"not seen up to step {steps:,}"
-        console.print(f"  {fault}: {text}.", style="yellow" if seen else None, markup=False, highlight=False)
+        say(f"  {fault}: {text}.", style="yellow" if seen else None)

@@ -158,7 +158,7 @@ class PreparedSGNO(eqx.Module):
         """Q(L_last(... P([u, x]))), with the batch behind the channels so that maps are single products."""
         points = u.shape[2:]
         if u.shape[0] != self.num_channels:
-            raise ValueError(
+            raise InputError(
                 f"The state has {u.shape[0]} channels, but the model was built for {self.num_channels}. "
                 "States are (channels, *points)."
             )

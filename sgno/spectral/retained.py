@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from sgno.errors import InputError
+
 # From this many modes per axis on the FFT was faster.
 FFT_FROM_MODES = 96
 
@@ -51,7 +53,7 @@ def radius(num_spatial_dims: int, num_modes: int) -> np.ndarray:
 def check_enough_points(points: tuple[int, ...], num_modes: int) -> None:
     """Raise unless the grid carries every retained mode without aliasing."""
     if min(points) < 2 * num_modes:
-        raise ValueError(
+        raise InputError(
             f"modes={num_modes} needs at least {2 * num_modes} points per axis, but the grid has "
             f"{'x'.join(map(str, points))}. Use fewer modes or a finer grid."
         )
