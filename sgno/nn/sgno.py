@@ -168,15 +168,17 @@ class PreparedSGNO(eqx.Module):
         static = affine(self.lift.weight[:, self.num_channels :], self.lift.bias, x)
         v = jax.lax.dot_general(self.lift.weight[:, : self.num_channels], u, (((1,), (0,)), ((), ())))
         v = v + static[:, None]
-        # A scan compiles one layer, not all of them. The last one has no activation.
-        active = jnp.arange(len(self.layers.weight)) < len(self.layers.weight) - 1
+        # A scan compiles one layer, not all of them; two are as quick to compile one after the other, and faster.
+        count = len(self.layers.weight)
+        # The last layer has no activation.
+        active = np.arange(count) < count - 1
 
         def advance(v, of_layer):
             layer, is_active = of_layer
             w = layer(v, self.num_modes)
             return jnp.where(is_active, gelu(w), w), None
 
-        return self.head(jax.lax.scan(advance, v, (self.layers, active))[0])
+        return self.head(jax.lax.scan(advance, v, (self.layers, active), unroll=count <= 2)[0])
 
 
 def coordinate_channels(kind: CoordinateKind, num_spatial_dims: int) -> int:
