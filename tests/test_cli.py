@@ -80,9 +80,15 @@ def test_run_prints_one_json_object_and_answers_again_from_the_store(place):
         (["run", "ks1d", "--seeds", "0"], "at least one seed"),
         (["run", "ks1d", "--set", "width"], "is not NAME=VALUE"),
         (["run", "ks1d", "--set", "depth=3"], "Unknown setting of sgno 'depth'"),
-        (["run", "ks1d", "--set", "width=wide"], "width takes int"),
-        (["run", "ks1d", "--model", "sgno-x", "--set", "stages=many"], "stages takes int or none"),
-        (["run", "ks1d", "--set", "coordinates=polar"], "coordinates='polar' is unknown"),
+        (["run", "ks1d", "--set", "width=wide"], "width of sgno is 'wide', but int was expected"),
+        (
+            ["run", "ks1d", "--model", "sgno-x", "--set", "stages=many"],
+            "stages of sgno-x is 'many', but int or none was expected",
+        ),
+        (
+            ["run", "ks1d", "--set", "coordinates=polar"],
+            "coordinates of sgno is 'polar', but one of ends, none, periodic was expected",
+        ),
         (["run", "ks1d", "--precision", "float16"], "Unknown precision 'float16'"),
         (["run", "ks1d", "--rate", "nan"], "peak_rate=nan must be positive"),
         (["run", "ks1d", "--out", "/dev/null/x"], "/dev/null is not a folder"),

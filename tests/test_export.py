@@ -54,7 +54,7 @@ def test_the_command_writes_checks_and_refuses(tmp_path):
     assert invoke("adv1d/sgno-x", "--to", "stablehlo", "--out", out, "--force", "--no-check").exit_code == 0
     wrong = invoke("adv1d/sgno-x", "--to", "torch", "--out", out, "--force")
     assert wrong.exit_code == 2 and "was not written by an export" in wrong.stderr and out.is_file()
-    assert invoke("adv1d/sgno-x", "--to", "onnx", "--out", tmp_path / "x").exit_code == 2
+    assert invoke("adv1d/sgno-x", "--to", "keras", "--out", tmp_path / "x").exit_code == 2
 
 
 def test_a_network_of_apebench_has_no_torch_form(tmp_path):
