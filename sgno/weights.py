@@ -49,7 +49,7 @@ def save(path: str | PathLike[str], step: Step, provenance: Mapping[str, Any] | 
     save_arrays(Path(path), meta, flatten(step))
 
 
-def load(path: str | PathLike[str], *, like: PyTree | None = None) -> Any:
+def load(path: str | PathLike[str], *, like: PyTree | None = None, finite: bool = True) -> Any:
     """Read a step. Nothing in the file is executed.
 
     **Arguments:**
@@ -57,6 +57,7 @@ def load(path: str | PathLike[str], *, like: PyTree | None = None) -> Any:
     - `path`: a file of `sgno.save`, or a `.sgno` file of version 0.1.
     - `like`: a module of the same structure, for a step that has no config of a registered kind. Everything
         but its arrays and numbers is taken from it.
+    - `finite`: refuse weights that are not finite. Only who wants to look at a diverged training says False.
 
     **Returns:** the step. Models of a registered kind carry their `config` and `grid`.
 
@@ -64,7 +65,7 @@ def load(path: str | PathLike[str], *, like: PyTree | None = None) -> Any:
     """
     meta, arrays = load_arrays(Path(path))
     for name, array in arrays.items():
-        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+        if finite and array.dtype.kind in "fc" and not np.isfinite(array).all():
             raise InputError(
                 f"{path} holds weights that are not finite ({name}): the training it comes from diverged. "
                 "Train again with a lower rate, or load an earlier file."

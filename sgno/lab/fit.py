@@ -171,5 +171,6 @@ def fit(
             on_progress=on_progress,
             checkpoint_seconds=math.inf if out is None else CHECKPOINT_SECONDS,
         )
-        step = load(store.weights(job.id))
+        # A training that diverged is a result like any other, and its record says so.
+        step = load(store.weights(job.id), finite=record["diverged_at"] is None)
         return Fit(step, record, plan.warnings, None if out is None else store.job(job.id))

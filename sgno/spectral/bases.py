@@ -114,7 +114,7 @@ def multiplicity(basis: Basis) -> np.ndarray:
     factors = []
     for i, (axis, k) in enumerate(zip(basis, mode_numbers(basis), strict=True)):
         m = np.full(len(k), 2.0 if _one_sided(basis, i) else 1.0)
-        if isinstance(axis, _Walled):
+        if isinstance(axis, Sine | Cosine):
             # sin(0 x) vanishes everywhere; at k = cells, sines vanish on walls and cosines at centres.
             m[0] = not axis.odd
             m[-1] = axis.odd == (axis.at == "centres")
@@ -131,7 +131,7 @@ def to_modes(u: Float[Either, "*batch_and_points"], basis: Basis) -> Inexact[Eit
     if u.shape[-d:] != points:
         raise InputError(f"Expected fields on {points} points, but got the shape {u.shape}.")
     for i, axis in enumerate(basis):
-        if isinstance(axis, _Walled):
+        if isinstance(axis, Sine | Cosine):
             u = _walled_modes(u, axis, i - d)
     if not (periodic := _periodic(basis)):
         return u
@@ -149,7 +149,7 @@ def to_points(v: Inexact[Either, "*batch_and_modes"], basis: Basis) -> Float[Eit
         sizes = [grid_points(basis)[i] for i in periodic]
         v = _namespace(v).fft.irfftn(v, s=sizes, axes=periodic, norm="forward")
     for i, axis in enumerate(basis):
-        if isinstance(axis, _Walled):
+        if isinstance(axis, Sine | Cosine):
             v = _walled_points(v, axis, i - d)
     return v.astype(dtype)
 
@@ -210,7 +210,7 @@ def _half_cell(axis: _Walled) -> np.ndarray:
     return np.exp(-1j * shift * np.arange(axis.cells + 1))
 
 
-def _walled_modes(u: Any, axis: _Walled, position: int) -> Any:
+def _walled_modes(u: Any, axis: Sine | Cosine, position: int) -> Any:
     """The modes of the odd or even continuation."""
     xp = _namespace(u)
     u = xp.moveaxis(u, position, -1)
@@ -223,7 +223,7 @@ def _walled_modes(u: Any, axis: _Walled, position: int) -> Any:
     return xp.moveaxis(v.astype(u.dtype), -1, position)
 
 
-def _walled_points(v: Any, axis: _Walled, position: int) -> Any:
+def _walled_points(v: Any, axis: Sine | Cosine, position: int) -> Any:
     xp = _namespace(v)
     v = xp.moveaxis(v, position, -1)
     turned = _half_cell(axis).conj() * (multiplicity((axis,)) > 0) * (-1j if axis.odd else 1)

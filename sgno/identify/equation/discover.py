@@ -14,7 +14,7 @@ from sgno.identify.equation.terms import Equation, Term, candidates
 from sgno.identify.equation.weak import WeakForm, solve, stepwise
 
 # A term enters only if it lowers the held-out error by the first factor, and leaves if the error grows by
-# less than the second: chosen on the wild suite, where errors of chaotic rollouts scatter by about a fifth.
+# less than the second: errors of chaotic rollouts scatter by about a fifth from one trajectory to the next.
 _WORTH_ADDING = 0.7
 _MAY_LEAVE = 1.1
 # Terms that make up less than this fraction of a channel's rate of change cannot be told from rounding.

@@ -1,4 +1,9 @@
 """Store -> statistics -> tables and figures -> one HTML page. No jax here."""
 
-from sgno.lab.report.page import write_report as write_report
-from sgno.lab.report.text import render_tables as render_tables
+from sgno.errors import require
+
+for _package in ("jinja2", "matplotlib", "plotly"):
+    require(_package, "report", "A report")
+
+from sgno.lab.report.page import write_report as write_report  # noqa: E402
+from sgno.lab.report.text import render_tables as render_tables  # noqa: E402
