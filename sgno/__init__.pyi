@@ -11,6 +11,9 @@ from sgno.engine import stream as stream
 from sgno.errors import InputError as InputError
 from sgno.grid import Grid as Grid
 from sgno.identify import warm_start as warm_start
+from sgno.identify.equation import Discovery as Discovery
+from sgno.identify.equation import EquationStep as EquationStep
+from sgno.identify.equation import discover as discover
 from sgno.lab.apebench import register_apebench as register_apebench
 from sgno.lab.data import load_trajectories as load_trajectories
 from sgno.lab.fit import Fit as Fit

@@ -13,6 +13,7 @@ writes them.
 _GROUPS = {
     "Load, run and score": ("load", "save", "rollout", "stream", "evaluate", "Evaluation"),
     "Your own data": ("fit", "Fit"),
+    "The equation behind data": ("discover", "Discovery", "EquationStep"),
     "Watching rollouts": ("Observer", "Observed", "Block", "Monitor", "reference_statistics"),
     "Tasks and data": ("get_task", "Task", "load_trajectories"),
     "Models": (
