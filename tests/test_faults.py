@@ -1,7 +1,7 @@
 """Faults, really made: full and read-only disks, kills, damage, two writers, jumping clocks, want of memory.
 
 Nothing finished is lost, nothing wrong is returned, the message says what to do, nothing half-written stays.
-`validation/test_faults.py` has the dearer ones.
+`validation/test_faults.py` has the more expensive ones.
 """
 
 import contextlib

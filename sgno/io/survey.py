@@ -28,7 +28,7 @@ _STILL = 1e-6
 _CONSTANT = 1e-6
 # The largest value of a state against that of the usual one.
 _OUTLIER = 1e3
-# Along each axis the relation is measured on at most so many points.
+# Along each axis the relation is measured on at most this many points.
 _RELATION_POINTS = {1: 256, 2: 64, 3: 32}
 
 
