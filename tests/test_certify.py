@@ -329,7 +329,7 @@ def test_the_command_prints_draws_and_answers_in_json(tmp_path, cache, seeds):
     assert "certified constants" in " ".join(done.output.split()) and "Indication only" in done.output
     np.save(tmp_path / "two.npy", np.zeros((1, 3, 2, 16), np.float32))
     for arguments, message in (
-        ([paths[0], "--samples", "0"], "at least one"),
+        ([paths[0], "--samples", "0"], "must be at least 1"),
         ([paths[0], "--task", "recorded"], "do not say what they were trained on"),
         ([paths[0], "--data", tmp_path / "two.npy"], "Give data of the same channels"),
         ([tmp_path / "none.safetensors"], "neither a file"),
