@@ -168,7 +168,7 @@ class PreparedSGNO(eqx.Module):
         static = affine(self.lift.weight[:, self.num_channels :], self.lift.bias, x)
         v = jax.lax.dot_general(self.lift.weight[:, : self.num_channels], u, (((1,), (0,)), ((), ())))
         v = v + static[:, None]
-        # A scan compiles one layer, not all of them. Two compile as quickly one after the other, and run faster.
+        # A scan compiles one layer, not all of them; two compile as quickly in turn, and run faster.
         count = len(self.layers.weight)
         # The last layer has no activation.
         active = np.arange(count) < count - 1
