@@ -39,8 +39,9 @@ def test_sgno_x_learns_a_users_equation_and_its_weights_speak_the_users_units(pl
     trained = load(Path(found["weights"][0]))
     assert isinstance(trained, Normalised) and trained.mean == (0.0,)
     scored = sgno.evaluate(trained, scaled[10:, :, None])
-    # The score is near the rounding errors of float32, which differ between two programs.
-    assert scored.gmean100 == pytest.approx(found["gmean100"], abs=1e-8)
+    # The score is made of rounding errors of float32, which differ between two programs. Weights that spoke
+    # other units would be off by a factor of a thousand.
+    assert scored.gmean100 == pytest.approx(found["gmean100"], rel=1e-2)
     record = json.loads((place / found["run"][0] / "record.json").read_text())
     assert record["job"]["task"]["num_test_samples"] == 2 and record["versions"]["sgno"]
     again = fitted(*command)

@@ -51,7 +51,6 @@ def run(
     """
     _check_seeds(seeds, first_seed)
     options.check_at_least(0, checkpoint_seconds=checkpoint_seconds)
-    options.check_writable(out)
     from sgno.lab.tasks import get_task
 
     chosen = get_task(task).with_options(
@@ -143,7 +142,6 @@ def fit(
     Ctrl-C it goes on where it stopped.
     """
     _check_seeds(seeds, first_seed)
-    options.check_writable(out)
     from sgno.io.source import source_keys
 
     for file in files:
