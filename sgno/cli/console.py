@@ -82,8 +82,10 @@ def show_table(
     places = [headings.index(heading) for heading in kept]
     for row in rows:
         table.add_row(*(Text(row[i]) for i in places))
-    # What does not fit even then wraps at the terminal's edge instead of being cut.
-    to.print(table, width=max(width, sum(least[h] + 3 for h in kept) + 1), crop=False)
+    # Set here, because a console would cut a table to its own width: what does not fit even so is not cut.
+    needed, whole = (sum(widths[h] + 3 for h in kept) + 1 for widths in (least, natural))
+    table.width = min(max(width, needed), whole)
+    to.print(table, crop=False)
 
 
 @contextmanager

@@ -51,6 +51,7 @@ def run(
     """
     _check_seeds(seeds, first_seed)
     options.check_at_least(0, checkpoint_seconds=checkpoint_seconds)
+    _check_new(out)
     from sgno.lab.tasks import get_task
 
     chosen = get_task(task).with_options(
@@ -142,6 +143,7 @@ def fit(
     Ctrl-C it goes on where it stopped.
     """
     _check_seeds(seeds, first_seed)
+    _check_new(out)
     from sgno.io.source import source_keys
 
     for file in files:
@@ -188,6 +190,12 @@ def fit(
     say(f"weights: {found['weights'][0]}")
     if json:
         emit_json(found)
+
+
+def _check_new(out: Path) -> None:
+    """A folder of runs that exists answers for what is finished, even where nothing can be written."""
+    if not out.is_dir():
+        options.check_writable(out)
 
 
 def _check_seeds(seeds: int, first_seed: int) -> None:
