@@ -1,4 +1,4 @@
-"""Training and rollout of the PyTorch writing, by the protocol that `sgno` follows."""
+"""Training and rollout of the PyTorch reference, by the protocol that `sgno` follows."""
 
 import math
 from collections.abc import Callable

@@ -31,7 +31,7 @@ from sgno.weights import load, read_provenance
 RESULTS = Path(__file__).parent.parent / "results"
 KEPT = RESULTS / "long_runs.json"
 STEPS = 20_000
-# So many states at once: a long run in 2D and 3D is a matter of minutes.
+# States at once: a long run in 2D and 3D is a matter of minutes.
 STATES = {1: 30, 2: 4, 3: 2}
 
 

@@ -88,7 +88,7 @@ def full() -> tuple[Group, ...]:
 
 
 def sgno_and_torch(work: Work, points: tuple[int, ...], batch: int, **fields: Any) -> tuple[Case, ...]:
-    """SGNO here, and both PyTorch writings of it, which differ in their pointwise maps.
+    """SGNO here, and both PyTorch implementations of it, which differ in their pointwise maps.
 
     Plain: 1x1 convolutions, as Fourier neural operators are usually written. Tuned: batched matrix products.
     """

@@ -135,7 +135,7 @@ def to_modes(u: Float[Either, "*batch_and_points"], basis: Basis) -> Inexact[Eit
             u = _walled_modes(u, axis, i - d)
     if not (periodic := _periodic(basis)):
         return u
-    # NumPy before 2.0 computes in double precision whatever it is given.
+    # NumPy before 2.0 computes in double precision for any input.
     dtype = np.result_type(u.dtype, np.complex64)
     return _namespace(u).fft.rfftn(u, axes=periodic, norm="forward").astype(dtype)
 
