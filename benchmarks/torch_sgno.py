@@ -3,7 +3,7 @@
     u+ = u + Q(L_last(...L_0(P([u, x]))))
 
 It follows the paper's equations and shares no code with `sgno`, so agreement between the two means something.
-It is meant as a good ordinary PyTorch implementation: library FFTs, exact spectral norms, batches `(B, C_u, *N)`.
+It is meant as good ordinary PyTorch: library FFTs, exact spectral norms, batches `(B, C_u, *N)`.
 Weights travel between the two writings as a flat dictionary of float32 arrays.
 """
 

@@ -1,4 +1,4 @@
-"""The more expensive faults, in real processes: a study on failing disks, want of memory, two commands at once."""
+"""Slower faults, in real processes: a study on failing disks, want of memory, two commands at once."""
 
 import json
 import os
