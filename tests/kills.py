@@ -85,7 +85,7 @@ def finish(start: Start) -> float:
 
 
 def kill_often(start: Start, root: Path, *, kills: int, longest: float, rng: np.random.Generator) -> Killed:
-    """Start a command that fills the store at `root` and kill it, at most so many times, until it ends.
+    """Start a command that fills the store at `root` and kill it, at most `kills` times, until it ends.
 
     Half of the kills come at a random moment within `longest` seconds. The others wait from there on for the
     next file that is being written. Every second time the children are killed too; otherwise they outlive the
@@ -127,7 +127,7 @@ def check(killed: Killed, store: Store, whole: Store, ids: set[str]) -> None:
 def _outlived(
     process: BaseProcess, being_written: Callable[[], set[Path]], seconds: float, patience: float
 ) -> bool:
-    """Whether the process still runs after so many seconds, and from then on until something is being written
+    """Whether the process still runs after that many seconds, and from then on until something is being written
     or patience ends."""
     process.join(seconds)
     end = time.monotonic() + patience

@@ -55,7 +55,7 @@ SHRINK_PYTHON = {
     r"updates=\d+, warmup=\d+": "updates=2, warmup=1",
     r"num_modes=26, num_blocks=7": "num_modes=4, num_blocks=1",
 }
-# At most so many blocks may be marked as not run, so that the list cannot grow unseen.
+# The number of blocks that may be marked as not run, so that the list cannot grow unseen.
 MOST_NOT_RUN = 8
 _BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>.+?) -->\n)?^```(?P<kind>sh|python)\n(?P<text>.*?)^```", re.M | re.S

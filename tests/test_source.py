@@ -135,7 +135,7 @@ def test_a_value_that_is_no_number_is_found_where_it_is(value, message):
 
 
 def packed(path, claimed, zeros):
-    """An archive whose array says it has this shape and unpacks to so many bytes of zeros."""
+    """An archive whose array says it has this shape and unpacks to that many zero bytes."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": claimed})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("u.npy", "w") as member:

@@ -117,7 +117,7 @@ def examine(name: str) -> dict[str, Any]:
         "delta": evidence.delta,
         "largest_error": float(evidence.error.max()),
         "trapping_radius": certificate.ball,
-        # At every step the bound lies so many decades above the error, at least.
+        # At every step the bound lies at least this many decades above the error.
         "least_decades_between_bound_and_error": float(room.min()),
         "violations": 0,
     }

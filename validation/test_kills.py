@@ -45,7 +45,7 @@ def run(out: Path, cache: Path) -> Start:
 def survive(
     command: Callable[[Path, Path], Start], kills: int, folder: Path, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Rounds until there were so many kills."""
+    """Rounds until there were that many kills."""
     cache, whole = folder / "cache", Store(folder / "whole")
     # The first run fills the caches, the second says how long one takes.
     for place in (folder / "first", whole.root):

@@ -34,7 +34,7 @@ def gradient(step: Step) -> tuple[Callable[[PyTree], PyTree], PyTree]:
 
 
 def many(change: Callable[[PyTree], PyTree]) -> Callable[[PyTree, int], PyTree]:
-    """`(weights, count)` to the weights after so many changes, in one program as in training.
+    """`(weights, count)` to the weights after `count` changes, in one program as in training.
 
     Each depends on the one before, so that none can be left out.
     """

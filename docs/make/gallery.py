@@ -31,7 +31,7 @@ from sgno.solve.evaluate import frame_stride
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 400_000
 _FRAMES = 40
-# Quality, and one frame in so many: the first that is small enough is taken.
+# Quality, and one frame in how many: the first that is small enough is taken.
 _CHOICES = ((50, 1), (35, 1), (35, 2), (20, 2), (20, 4))
 _MILLISECONDS = 110
 _DPI = 80

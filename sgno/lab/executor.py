@@ -16,7 +16,7 @@ from sgno.errors import StorageError
 from sgno.lab.job import CHECKPOINT_SECONDS, Job
 from sgno.lab.store import Store
 
-# A job whose worker died is given to another so many times.
+# How often a job whose worker died is given to another.
 MOST_RETRIES = 2
 # How soon to ask again for a job that another study holds.
 BUSY_SECONDS = 1.0
@@ -37,7 +37,7 @@ Heard = TypeVar("Heard")
 
 
 def drain(heard: "queue.Queue[Heard]", timeout: float) -> list[Heard]:
-    """All that is in a queue, waiting at most so many seconds for a first entry."""
+    """All that is in a queue, waiting at most `timeout` seconds for a first entry."""
     try:
         entries = [heard.get(timeout=timeout)]
     except queue.Empty:
@@ -61,7 +61,7 @@ class Executor(Protocol):
         ...
 
     def events(self, timeout: float) -> Iterable[Event]:
-        """What happened since the last call, waiting at most so many seconds for something to happen."""
+        """What happened since the last call, waiting at most `timeout` seconds for something to happen."""
         ...
 
     def __enter__(self) -> "Executor": ...

@@ -1,4 +1,4 @@
-"""The package's SGNO against an independent writing in PyTorch, from the same weights."""
+"""The package's SGNO against an independent implementation in PyTorch, from the same weights."""
 
 from dataclasses import asdict
 
