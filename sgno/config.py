@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import PRNGKeyArray
 
 from sgno.grid import Grid
+from sgno.io.survey import Normalise
 from sgno.step import Step
 
 
@@ -17,8 +18,9 @@ class ModelConfig(abc.ABC):
     whose fields are plain JSON values, checked in `__post_init__`."""
 
     kind: ClassVar[str]
-    # Whether the model has the form of an equation, which a shift of the states would spoil.
-    keeps_zero: ClassVar[bool] = False
+    # What a model learns in unless it is told otherwise: states shifted and scaled, only scaled (a shift
+    # would spoil the form of an equation), or as they are.
+    units: ClassVar[Normalise] = "standard"
 
     @abc.abstractmethod
     def build(self, grid: Grid, *, key: PRNGKeyArray) -> Step:

@@ -54,6 +54,7 @@ class ModelEntry:
 _KINDS: dict[str, "str | type[ModelConfig]"] = {
     "sgno": "sgno.nn.sgno:SGNOConfig",
     "sgno-x": "sgno.sgno_x:SGNOXConfig",
+    "equation": "sgno.identify.equation:EquationConfig",
     "linear": "sgno.nn.linear:LinearConfig",
     "cno": "sgno.nn.cno:CNOConfig",
     "apebench": "sgno.nn.apebench:ApebenchConfig",
@@ -123,6 +124,8 @@ _ENTRIES = (
                "ablation", "sgno-x", "sgno-x", _always(closure="none")),
     ModelEntry("sgno-x-untrapped", "no trapping set",
                "ablation", "sgno-x", "sgno-x", _always(trapping=False)),
+    ModelEntry("equation", "SGNO-X in equation form: the PDE found from the data, in your units, as a step",
+               "model", "equation", "equation", _always()),
     ModelEntry("linear", "one complex multiplier per Fourier mode, by least squares",
                "baseline", "linear", "linear", _always()),
 )

@@ -88,7 +88,8 @@ class ParameterCount(NamedTuple):
     real: int
 
 
-def count_parameters(step: Step) -> ParameterCount:
+@singledispatch
+def count_parameters(step: Any) -> ParameterCount:
     """Floating-point numbers of a step, or of its shapes if it was not built, counted both ways.
 
     Complex weights are stored as two real arrays named `real` and `imag`: a pair counts once

@@ -5,11 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import sgno
 from sgno.errors import InputError
+from sgno.grid import Grid
 from sgno.identify.equation import Equation, EquationStep, Factor, Term, candidates, discover
 from sgno.identify.equation.data import Data, noise_level
 from sgno.identify.equation.flow import Box, Inputs, System, Tables, advance, exponentials
 from sgno.identify.equation.shooting import Shooting
+from sgno.registry import get_model, with_settings
 from sgno.spectral import to_modes, to_points
 
 
@@ -157,7 +160,7 @@ def test_noisy_data_give_the_terms_with_intervals_that_hold(level):
     u = burgers(rng)
     discovery = discover(u + level * u.std() * rng.normal(size=u.shape), dt=0.1, length=2 * np.pi)
     assert discovery.found and set(found(discovery)) == set(BURGERS)
-    for t, error in zip(discovery.equation.terms, discovery.standard_errors, strict=True):
+    for t, error in zip(discovery.equation.terms, discovery.equation.standard_errors, strict=True):
         assert abs(found(discovery)[t] - BURGERS[t]) < 4 * error
         assert error < level * abs(BURGERS[t])
     assert discovery.noise[0] == pytest.approx(level * u.std(), rel=0.1)
@@ -225,6 +228,33 @@ def test_step_runs_at_any_dt_on_any_grid():
             np.testing.assert_allclose(u, fine[1, :, ::every], atol=1e-4 if every > 1 else 1e-6)
 
 
+def test_the_equation_is_a_model_that_saves_and_loads(tmp_path):
+    u = burgers(np.random.default_rng(14))
+    config = with_settings(get_model("equation", 1), {"dt": "0.1", "length": 2 * np.pi})
+    fresh = config.build(Grid(1, (32,)), key=jax.random.PRNGKey(0))
+    start = jnp.asarray(u[0, 0])
+    np.testing.assert_allclose(fresh(start), start, atol=1e-6)
+    step = sgno.warm_start(fresh, u[1:], key=jax.random.PRNGKey(0))
+    assert step.config.found and set(step.equation.terms) == set(BURGERS)
+    sgno.save(tmp_path / "step", step)
+    loaded = sgno.load(tmp_path / "step")
+    assert loaded.config == step.config and sgno.count_parameters(loaded) == (2, 2)
+    states = sgno.rollout(loaded, start, 20)
+    np.testing.assert_allclose(np.asarray(states)[-1], u[0, 20], atol=2e-5)
+    half = loaded.at(0.05)
+    # The data are every second point of a finer grid, so their Nyquist mode is not that of the equation.
+    np.testing.assert_allclose(half(half(start)), loaded(start), atol=2e-6)
+
+
+def test_a_model_without_an_equation_says_so_and_what_it_is(caplog):
+    u = np.cumsum(np.random.default_rng(15).normal(size=(4, 12, 1, 16)), axis=1)
+    fresh = get_model("equation", 1).build(Grid(1, (16,)), key=jax.random.PRNGKey(0))
+    step = sgno.warm_start(fresh, u, key=jax.random.PRNGKey(0))
+    (message,) = caplog.messages
+    assert not step.config.found and "No equation was found" in message
+    assert ("persistence" in message.split(".")[0]) == (not step.equation.terms)
+
+
 def test_data_of_noise_alone_are_not_explained():
     rng = np.random.default_rng(12)
     u = np.cumsum(rng.normal(size=(6, 20, 1, 32)), axis=1)
@@ -234,7 +264,7 @@ def test_data_of_noise_alone_are_not_explained():
 @pytest.mark.parametrize(
     ("shape", "options", "message"),
     [
-        ((4, 3, 1, 16), {}, "3 frames"),
+        ((4, 2, 1, 16), {}, "2 frames"),
         ((4, 20, 16), {"length": 1.0}, "channels"),
         ((4, 20, 1, 16), {"length": (1.0, 2.0)}, "does not fit"),
         ((4, 20, 1, 16), {"dt": -0.1}, "dt has the shape"),

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
+from sgno.io.survey import Normalise
 from sgno.spectral import mode_shape, shared_index, to_modes, to_points
 from sgno.step import trainable
 
@@ -76,7 +77,7 @@ class LinearConfig(ModelConfig):
     """
 
     kind: ClassVar[str] = "linear"
-    keeps_zero: ClassVar[bool] = True
+    units: ClassVar[Normalise] = "scale"
 
     ridge: float = 1e-12
 

@@ -12,7 +12,15 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.step import batch, fast_batch, prepare, states_at_once, trainable
+from sgno.step import (
+    ParameterCount,
+    batch,
+    count_parameters,
+    fast_batch,
+    prepare,
+    states_at_once,
+    trainable,
+)
 
 
 class Normalised(eqx.Module):
@@ -52,6 +60,11 @@ def _(step: Normalised, u: Float[Array, "batch channels *points"]) -> Float[Arra
 def _(step: Normalised, u: Float[Array, "batch channels *points"]) -> Float[Array, "batch channels *points"]:
     m, s = step.constants(u, u.ndim - 2)
     return s * fast_batch(step.step, (u - m) / s) + m
+
+
+@count_parameters.register(Normalised)
+def _(step: Normalised) -> ParameterCount:
+    return count_parameters(step.step)
 
 
 @states_at_once.register(Normalised)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
+from sgno.io.survey import Normalise
 from sgno.sgno_x.closure import Filters, Terms, mixed_terms, starting_filters
 from sgno.sgno_x.grids import extend
 from sgno.sgno_x.multipliers import Coupling, Growth, Multiplier, Rates
@@ -64,7 +65,7 @@ class SGNOXConfig(ModelConfig):
     """
 
     kind: ClassVar[str] = "sgno-x"
-    keeps_zero: ClassVar[bool] = True
+    units: ClassVar[Normalise] = "scale"
 
     start: Literal["data", "linear", "random"] = "data"
     generator: Literal["complex", "real"] = "complex"

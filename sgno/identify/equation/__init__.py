@@ -2,6 +2,8 @@
 
 from sgno.identify.equation.discover import Discovery as Discovery
 from sgno.identify.equation.discover import discover as discover
+from sgno.identify.equation.start import warm_start as warm_start
+from sgno.identify.equation.step import EquationConfig as EquationConfig
 from sgno.identify.equation.step import EquationStep as EquationStep
 from sgno.identify.equation.terms import Equation as Equation
 from sgno.identify.equation.terms import Factor as Factor

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,13 +10,17 @@ from sgno.errors import InputError
 from sgno.identify.equation.data import Data
 from sgno.identify.equation.flow import Box, Inputs, advance
 from sgno.identify.equation.shooting import Shooting
-from sgno.identify.equation.terms import Equation, Term, candidates
+from sgno.identify.equation.terms import Equation, Term, candidates, channel_names, lengths_of
 from sgno.identify.equation.weak import WeakForm, solve, stepwise
 
 # A term enters only if it lowers the held-out error by the first factor, and leaves if the error grows by
 # less than the second: errors of chaotic rollouts scatter by about a fifth from one trajectory to the next.
 _WORTH_ADDING = 0.7
 _MAY_LEAVE = 1.1
+# An equation is found if held-out forecasts are better than this, and than half the error of persistence; with
+# noise, if its misfit is below this many standard deviations. Chosen on the wild suite.
+_FORECASTS = 0.1
+_EXPLAINED = 1.2
 # Terms that make up less than this fraction of a channel's rate of change cannot be told from rounding.
 _NEGLIGIBLE = 1e-5
 
@@ -25,39 +29,47 @@ _NEGLIGIBLE = 1e-5
 class Discovery:
     """An equation and how sure of it the data are.
 
-    - `standard_errors`: of the coefficients, from the Gauss-Newton covariance.
     - `rejected`: terms of the library that were left out, with the standard deviations by which the final fit
-      would move them away from zero.
+      would move them away from zero; the most tempting first.
     - `noise`: estimated standard deviation of the noise of each channel, 0 if there is none to speak of.
-    - `held_out`: on trajectories that the search did not fit. For clean data, the closed-loop relative error,
-      geometric mean over frames; for noisy data, the misfit in units of the noise, 1 being perfect.
+    - `held_out`: closed-loop relative error on trajectories that the search did not fit, geometric mean over
+      frames. With noisy data it includes the noise of the first and of every later frame.
+    - `persistence`: the same error of the forecast that nothing changes.
+    - `misfit`: for noisy data, that of held-out trajectories from fitted initial states, in standard deviations
+      of the noise: 1 is perfect.
     - `found`: whether the held-out data support the equation.
     - `notes`: what a user should know, one line each.
     """
 
     equation: Equation
-    standard_errors: tuple[float, ...]
     rejected: tuple[tuple[Term, float], ...]
     noise: tuple[float, ...]
     held_out: float
+    persistence: float
+    misfit: float | None
     found: bool
     notes: tuple[str, ...]
 
     def intervals(self, deviations: float = 1.96) -> list[tuple[float, float]]:
         """An interval for each coefficient, by default of 95 %."""
-        pairs = zip(self.equation.coefficients, self.standard_errors, strict=True)
+        pairs = zip(self.equation.coefficients, self.equation.standard_errors, strict=True)
         return [(c - deviations * e, c + deviations * e) for c, e in pairs]
 
+    @property
+    def forecast(self) -> Equation:
+        """The equation to forecast with: the best candidate, or u_t = 0 if it does worse than persistence."""
+        if self.found or self.held_out < self.persistence:
+            return self.equation
+        return replace(self.equation, terms=(), coefficients=(), standard_errors=())
+
     def __str__(self) -> str:
-        lines = [
-            str(self.equation) if self.found else "Not found. The best candidate:\n" + str(self.equation)
-        ]
-        for term, value, error in zip(
-            self.equation.terms, self.equation.coefficients, self.standard_errors, strict=True
-        ):
-            target = self.equation.channels[term.target]
-            lines.append(f"  {target}_t: {self.equation.describe(term, value, 1.96 * error)}")
-        return "\n".join([*lines, f"  held-out error {self.held_out:.3g}", *(f"  {n}" for n in self.notes)])
+        equation = str(self.equation)
+        lines = [equation if self.found else f"Not found. The best candidate:\n{equation}"]
+        lines += [f"  {line}" for line in self.equation.details()]
+        lines.append(f"  held-out error {self.held_out:.3g} (persistence {self.persistence:.3g})")
+        if self.misfit is not None:
+            lines.append(f"  held-out misfit {self.misfit:.3g} standard deviations of the noise")
+        return "\n".join([*lines, *(f"  {n}" for n in self.notes)])
 
 
 def discover(
@@ -91,22 +103,17 @@ def discover(
     states, steps = _trajectories(u, dt)
     samples, frames, count = states.shape[:3]
     points = states.shape[3:]
-    lengths = (float(length),) * len(points) if isinstance(length, int | float) else tuple(map(float, length))
-    if len(lengths) != len(points) or min(lengths) <= 0:
-        raise InputError(
-            f"length={length} does not fit {len(points)} axes. Give one positive length for each axis."
-        )
-    box = Box(points, lengths)
+    box = Box(points, lengths_of(length, len(points)))
     known = Inputs(_inputs(inputs or {}, samples, frames, points), box, frozenset(holds))
     data = Data.make(states, steps, box, known)
     fields = [n for n in known.arrays if n not in known.parameters and known.arrays[n].shape[2:] == points]
     scalars = [n for n in known.arrays if n not in fields]
     library = list(only or terms or candidates(count, len(points), parameters=scalars, fields=fields))
-    names = (
-        tuple(channels)
-        if channels
-        else (tuple("uvw"[:count]) if count < 4 else tuple(f"u{i}" for i in range(count)))
-    )
+    names = tuple(channels or channel_names(count))
+    if len(names) != count:
+        raise InputError(
+            f"channels={','.join(names)} are {len(names)} names, but there are {count} channels."
+        )
     return _Search(data, library, names, fixed=only is not None, log=log).run()
 
 
@@ -120,7 +127,7 @@ class _Search:
             held = max(1, samples // 5)
             self.data, self.held_out = data.take(range(held, samples)), data.take(range(held))
         else:
-            cut = data.frames - max(4, data.frames // 5)
+            cut = data.frames - max(min(4, data.frames // 2 - 1), data.frames // 5)
             self.data, self.held_out = (
                 data.take([0], slice(0, cut)),
                 data.take([0], slice(cut - 1, data.frames)),
@@ -134,9 +141,7 @@ class _Search:
     def start(self) -> np.ndarray:
         """Coefficients by the weak form, from the length of windows that predicts best."""
         best, found = math.inf, np.zeros(len(self.terms))
-        for window in (6, 12, 24):
-            if window >= max(self.data.frames, 7):
-                break
+        for window in [w for w in (6, 12, 24) if w < self.data.frames] or [self.data.frames - 1]:
             weak = WeakForm(self.data, self.terms, window=window)
             c = weak.fit(range(len(self.terms))) if self.fixed else self.well_posed(weak.select())
             shooting = Shooting(self.data, self.terms, window=2, free=False, most=100)
@@ -284,20 +289,25 @@ class _Search:
         """The final coefficients from all trajectories, their covariance, and what held-out data say."""
         data, support = self.everything, np.flatnonzero(c).tolist()
         notes = []
+        held_out, persistence, misfit = self.error(c), self.error(0 * c), None
         if data.noisy and data.box.dims == 1:
-            held_out = self.misfit(c)
-            found = held_out < 1.2
+            misfit = self.misfit(c)
+            found = misfit < _EXPLAINED
             if not found:
                 notes.append(
-                    "The held-out data are not explained to the level of their noise: a term is missing."
+                    "The held-out data are not explained to the level of their noise: a term is missing, or the "
+                    "noise is not independent from point to point."
                 )
         else:
-            held_out = self.error(c)
-            found = held_out < 0.1
+            found = held_out < min(_FORECASTS, 0.5 * persistence)
             if not found:
                 notes.append(
-                    "Held-out forecasts fail: give more frames, closer frames, or inputs that are missing."
+                    f"Held-out forecasts have an error of {held_out:.2g} (persistence {persistence:.2g}): give "
+                    "more or closer frames, or an input that is missing."
                 )
+        if not support:
+            found = False
+            notes.append("No term of the library explains any change of the data.")
         window = data.frames - 1 if data.noisy else 12
         shooting = Shooting(data, self.terms, window=window, most=None if data.noisy else 60)
         final = shooting.refine(c, iterations=3) if support else c
@@ -326,15 +336,17 @@ class _Search:
             self.names,
             data.box.lengths,
             step,
+            tuple(spread[support].tolist()),
         )
         noise = tuple(float(n) if data.noisy else 0.0 for n in data.noise)
         return Discovery(
             equation,
-            tuple(spread[support].tolist()),
-            tuple(rejected),
+            tuple(sorted(rejected, key=lambda r: -r[1])),
             noise,
             held_out,
-            bool(found and support),
+            persistence,
+            misfit,
+            bool(found),
             tuple(notes),
         )
 
@@ -385,8 +397,11 @@ def _trajectories(u, dt) -> tuple[np.ndarray, np.ndarray]:
     if not all(np.isfinite(p).all() for p in pieces):
         raise InputError("The trajectories contain NaN or infinity. Leave out the frames that do.")
     frames = min(len(p) for p in pieces)
-    if frames < 7:
-        raise InputError(f"A trajectory has {frames} frames, but screening needs windows of at least 7.")
+    needed = 3 if len(pieces) > 1 else 4
+    if frames < needed:
+        raise InputError(
+            f"{len(pieces)} trajectories with at least {frames} frames: an equation needs {needed}. Give more."
+        )
     given = np.asarray(dt, float)
     if given.ndim > 2 or (given.ndim and len(given) != len(pieces)) or not (given > 0).all():
         raise InputError(

@@ -137,8 +137,10 @@ def exponentials(z: np.ndarray) -> tuple[np.ndarray, ...]:
     for n in range(1, 15):
         power = power @ a / n
         total = total + power
-    for _ in range(squarings):
-        total = total @ total
+    # A generator that grows without bound ends as infinity, which the search takes for divergence.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(squarings):
+            total = total @ total
     return tuple(total[..., :c, i * c : (i + 1) * c] for i in range(4))
 
 

@@ -86,7 +86,8 @@ class Shooting:
 
     def real(self, x: np.ndarray) -> np.ndarray:
         """Amplitudes `(..., C, *modes)` as real vectors in units of the noise."""
-        x = x[(..., *self.index)] * self.scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = x[(..., *self.index)] * self.scale
         return np.concatenate([np.real(x), np.imag(x)[..., self.has_imaginary]], -1)
 
     def amplitudes(self, r: np.ndarray) -> np.ndarray:
@@ -183,7 +184,7 @@ class Shooting:
         unknowns = len(self.prior) if self.free else 0
         gram, slope, chi2 = np.zeros((p, p)), np.zeros(p), 0.0
         follow = []
-        per = max(1, _CHUNK // ((unknowns + p) * math.prod(self.keep.shape)))
+        per = max(1, _CHUNK // (max(1, unknowns + p) * math.prod(self.keep.shape)))
         basis = self.amplitudes(np.eye(unknowns)) if self.free else np.zeros((0, *self.keep.shape), complex)
         for first in range(0, len(self.sample), per):
             part = slice(first, min(first + per, len(self.sample)))
@@ -270,8 +271,9 @@ class Shooting:
         """
         c = np.array(coefficients, float)
         support = [j for j in range(len(c)) if c[j]]
+        if not support and not self.free:
+            return c
         self.substeps = self.choose_substeps(c)
-        normal = None
         for _ in range(iterations):
             self.reweight(c)
             chi2 = self.chi2(c, self.states)

@@ -1,21 +1,72 @@
 """An equation as a step: `u(t) -> u(t + dt)` at any dt, on any grid, with its inputs bound."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Complex, Float, PRNGKeyArray, PyTree
 
+from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.identify.equation.flow import Box, Inputs, System, Tables
-from sgno.identify.equation.terms import Equation, Factor
+from sgno.identify.equation.terms import Equation, Factor, channel_names, lengths_of
+from sgno.io.survey import Normalise
 from sgno.spectral import shared_index, to_modes, to_points
+from sgno.step import ParameterCount, count_parameters, trainable
 
 State = Complex[Array, "channels *modes"]
+
+
+@dataclasses.dataclass(frozen=True)
+class EquationConfig(ModelConfig):
+    """SGNO-X in equation form: a PDE whose terms are found from the trajectories (`discover`), as a step.
+
+    **Arguments:**
+
+    - `dt`: the time between two frames, in the unit that the coefficients are to have.
+    - `length`: of the periodic box, a number or one for each axis.
+    - `equation`: what was found; None before the trajectories were seen. The step is then persistence.
+    - `found`: whether held-out data support the equation.
+    - `held_out`: the closed-loop relative error on held-out trajectories.
+    - `notes`: what a user should know of it, one line each.
+    """
+
+    kind: ClassVar[str] = "equation"
+    units: ClassVar[Normalise] = "none"
+
+    dt: float = 1.0
+    length: float | tuple[float, ...] = 1.0
+    equation: Equation | None = None
+    found: bool | None = None
+    held_out: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if not 0 < self.dt < math.inf:
+            raise InputError(f"dt={self.dt} of an equation must be positive.")
+        lengths_of(self.length, 1 if isinstance(self.length, int | float) else len(self.length))
+
+    def build(self, grid: Grid, *, key: PRNGKeyArray | None = None) -> "EquationStep":
+        del key
+        equation = self.equation
+        if equation is None:
+            lengths = lengths_of(self.length, grid.num_spatial_dims)
+            equation = Equation((), (), channel_names(grid.channels), lengths, self.dt)
+        if len(equation.channels) != grid.channels or len(equation.lengths) != grid.num_spatial_dims:
+            raise InputError(
+                f"The equation is for {len(equation.channels)} channels and {len(equation.lengths)} axes, "
+                f"but the states have {grid.channels} and {grid.num_spatial_dims}."
+            )
+        return EquationStep(equation, grid.points, dt=self.dt, config=self)
+
+    def recipe(self) -> Mapping[str, Any]:
+        return {"updates": 0}
 
 
 class EquationStep(eqx.Module):
@@ -31,6 +82,7 @@ class EquationStep(eqx.Module):
     - `inputs`: the known inputs: numbers, or fields `(*points)`. Inputs that change with time are given to
       each call instead.
     - `substeps`: inner steps; by default as many as keep each within `equation.max_step`.
+    - `config`: the settings that the step carries, if they say more than these.
 
     **Raises:** `InputError` for inputs that the equation does not have, or of another shape.
     """
@@ -38,6 +90,7 @@ class EquationStep(eqx.Module):
     tables: tuple[Float[Array, "channels channels *modes 2"], ...]
     bound: dict[str, Array]
     equation: Equation = eqx.field(static=True)
+    config: EquationConfig = eqx.field(static=True)
     grid: Grid = eqx.field(static=True)
     dt: float = eqx.field(static=True)
     substeps: int = eqx.field(static=True)
@@ -50,8 +103,10 @@ class EquationStep(eqx.Module):
         dt: float,
         inputs: Mapping[str, float | np.ndarray] | None = None,
         substeps: int | None = None,
+        config: EquationConfig | None = None,
     ):
         self.equation = equation
+        self.config = config or EquationConfig(dt, equation.lengths, equation)
         self.grid = Grid(len(equation.channels), tuple(points))
         self.dt = dt
         self.substeps = substeps or max(1, math.ceil(dt / equation.max_step - 1e-6))
@@ -69,7 +124,11 @@ class EquationStep(eqx.Module):
         system = self._system()
         generator = system.generator(np.array(equation.coefficients), np.zeros(1, int))
         made = Tables.make(generator, np.array([dt / self.substeps]))
-        rows = (made.whole, made.half, made.inner, made.first, made.middle, made.last)
+        # Only the change is stored and added: the rounding of exp(h Lambda) itself would be the same in every
+        # step, and add up over a rollout.
+        C = self.grid.channels
+        identity = np.eye(C).reshape(C, C, *(1,) * len(points))
+        rows = (made.whole - identity, made.half - identity, made.inner, made.first, made.middle, made.last)
         self.tables = tuple(jnp.asarray(np.stack([r[0].real, r[0].imag], -1)) for r in rows)
 
     def _system(self) -> System:
@@ -82,8 +141,19 @@ class EquationStep(eqx.Module):
         """The same equation with these inputs."""
         merged = {**{n: np.asarray(a).squeeze() for n, a in self.bound.items()}, **inputs}
         return EquationStep(
-            self.equation, self.grid.points, dt=self.dt, inputs=merged, substeps=self.substeps
+            self.equation,
+            self.grid.points,
+            dt=self.dt,
+            inputs=merged,
+            substeps=self.substeps,
+            config=self.config,
         )
+
+    def at(self, dt: float) -> "EquationStep":
+        """The same equation with another time for a step."""
+        config = dataclasses.replace(self.config, dt=dt)
+        inputs = {n: np.asarray(a).squeeze() for n, a in self.bound.items()}
+        return EquationStep(self.equation, self.grid.points, dt=dt, inputs=inputs, config=config)
 
     def __call__(
         self, u: Float[Array, "channels *points"], controls: Mapping[str, Array] | None = None
@@ -101,11 +171,12 @@ class EquationStep(eqx.Module):
         def substep(v: State, s: Array) -> tuple[State, None]:
             at = lambda x, offset: _rates(self.equation, system, x, self._inputs_at(controls, s + offset))
             n1 = at(v, 0.0)
-            a = apply(half, v) + apply(inner, n1)
+            halfway = v + apply(half, v)
+            a = halfway + apply(inner, n1)
             n2 = at(a, 0.5)
-            n3 = at(apply(half, v) + apply(inner, n2), 0.5)
-            n4 = at(apply(half, a) + apply(inner, 2 * n3 - n1), 1.0)
-            return apply(whole, v) + apply(first, n1) + apply(middle, n2 + n3) + apply(last, n4), None
+            n3 = at(halfway + apply(inner, n2), 0.5)
+            n4 = at(a + (apply(half, a) + apply(inner, 2 * n3 - n1)), 1.0)
+            return v + (apply(whole, v) + apply(first, n1) + apply(middle, n2 + n3) + apply(last, n4)), None
 
         keep = jnp.asarray(system.box.inner())
         v, _ = jax.lax.scan(
@@ -124,6 +195,18 @@ class EquationStep(eqx.Module):
     def _inputs_at(self, controls: Mapping[str, Array], place: Array) -> dict[str, Array]:
         theta = place / self.substeps
         return {**self.bound, **{n: (1 - theta) * a[0] + theta * a[1] for n, a in controls.items()}}
+
+
+@trainable.register(EquationStep)
+def _(step: EquationStep) -> PyTree[bool]:
+    """Nothing: the fit is a least-squares optimum already."""
+    return jax.tree.map(lambda _: False, step)
+
+
+@count_parameters.register(EquationStep)
+def _(step: EquationStep) -> ParameterCount:
+    """The coefficients: all other numbers follow from them."""
+    return ParameterCount(*(len(step.equation.coefficients),) * 2)
 
 
 def _multiply(table: Array, v: State) -> State:

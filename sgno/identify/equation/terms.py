@@ -6,11 +6,16 @@ only one of them.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sgno.errors import InputError
+
 Order = tuple[int, ...]
 _AXES = "xyz"
+# Of a derivative. Powers of wavenumbers beyond it overflow single precision on fine grids.
+_HIGHEST = 8
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ class Equation:
     """`∂_t w_c = sum_j coefficient_j term_j` for every channel, in the user's units of time and length.
 
     - `max_step`: the longest inner step with which the scheme stays accurate on the data it was found from.
+    - `standard_errors`: of the coefficients, where they were found from data.
     """
 
     terms: tuple[Term, ...]
@@ -117,6 +123,28 @@ class Equation:
     channels: tuple[str, ...]
     lengths: tuple[float, ...]
     max_step: float
+    standard_errors: tuple[float, ...] = ()
+
+    def __post_init__(self):
+        if len(self.terms) != len(self.coefficients):
+            raise InputError(
+                f"An equation has {len(self.terms)} terms and {len(self.coefficients)} coefficients. Give one "
+                "coefficient for each term."
+            )
+        if not self.lengths or not min((*self.lengths, self.max_step)) > 0:
+            raise InputError(
+                f"lengths={self.lengths} and max_step={self.max_step} of an equation must be positive."
+            )
+        for t in self.terms:
+            states = [t.target, *(f.field for f in t.factors if isinstance(f.field, int))]
+            orders = [t.outer, *(f.order for f in t.factors)]
+            if not all(0 <= c < len(self.channels) for c in states):
+                raise InputError(f"{t} names a channel beyond the {len(self.channels)} of the equation.")
+            if any(len(o) != len(self.lengths) or min(o) < 0 or max(o) > _HIGHEST for o in orders):
+                raise InputError(
+                    f"{t} has an order that does not fit {len(self.lengths)} axes. Give one order for each "
+                    f"axis, from 0 to {_HIGHEST}."
+                )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -143,11 +171,18 @@ class Equation:
     def name(self, field: int | str) -> str:
         return self.channels[field] if isinstance(field, int) else field
 
+    def details(self) -> list[str]:
+        """Every term with its coefficient and, where it is known, the half width of its 95 % interval."""
+        errors = self.standard_errors or (math.nan,) * len(self.terms)
+        rows = zip(self.terms, self.coefficients, errors, strict=True)
+        return [f"{self.channels[t.target]}_t: {self.describe(t, c, 1.96 * e)}" for t, c, e in rows]
+
     def describe(self, term: Term, value: float, half_width: float) -> str:
         """One term with its coefficient and half the width of its interval: `-1.002 ± 0.004  u u_x`."""
         shown, scaled = readable(term, value)
         body = self._text(shown, scaled).partition(" ")[2] or "1"
-        return f"{scaled:+.6g} ± {abs(scaled / value) * half_width if value else half_width:.2g}  {body}"
+        width = abs(scaled / value) * half_width if value else half_width
+        return f"{scaled:+.6g}{'' if math.isnan(width) else f' ± {width:.2g}'}  {body}"
 
     def _text(self, term: Term, value: float) -> str:
         body = " ".join(_subscript(self.name(f.field), f.order) for f in term.factors)
@@ -171,6 +206,24 @@ class Equation:
         )
         body = "*".join(wrap(f"{self.name(f.field)}(t, {axes})", f.order) for f in term.factors) or "1"
         return f"+({value!r})*{wrap(body, term.outer)}"
+
+
+def channel_names(count: int) -> tuple[str, ...]:
+    """`u, v, w`, or `u0, u1, ...` if there are more."""
+    return tuple("uvw"[:count]) if count < 4 else tuple(f"u{i}" for i in range(count))
+
+
+def lengths_of(length: float | Sequence[float], num_spatial_dims: int) -> tuple[float, ...]:
+    """The lengths of a box, a number standing for all axes.
+
+    **Raises:** `InputError` if they are not as many as axes, or not positive.
+    """
+    given = (length,) * num_spatial_dims if isinstance(length, int | float) else tuple(length)
+    if len(given) != num_spatial_dims or not all(0 < x < math.inf for x in given):
+        raise InputError(
+            f"length={length} does not fit {num_spatial_dims} axes. Give one positive length for each axis."
+        )
+    return tuple(map(float, given))
 
 
 def readable(term: Term, value: float) -> tuple[Term, float]:

@@ -115,11 +115,13 @@ def solve(gram: np.ndarray, moment: np.ndarray, subset: Sequence[int]) -> np.nda
 class WeakForm:
     """The regression of one choice of windows: Gram matrices of every channel's equation."""
 
-    def __init__(self, data: Data, terms: Sequence[Term], *, window: int, power: int = 4):
+    def __init__(self, data: Data, terms: Sequence[Term], *, window: int):
         self.terms = list(terms)
         box = data.box
         samples, frames = data.v.shape[:2]
         window = min(window, frames - 1)
+        # Smooth at the ends of a window, as far as its frames resolve that.
+        power = 4 if window >= 6 else max(1, window // 2)
         stride = max(1, window // 2)
         starts = list(range(0, frames - window, stride))
         shapes = list(dict.fromkeys((t.outer, t.factors) for t in terms))
