@@ -56,6 +56,7 @@ _KINDS: dict[str, "str | type[ModelConfig]"] = {
     "sgno-x": "sgno.sgno_x:SGNOXConfig",
     "equation": "sgno.identify.equation:EquationConfig",
     "linear": "sgno.nn.linear:LinearConfig",
+    "persistence": "sgno.nn.persistence:PersistenceConfig",
     "cno": "sgno.nn.cno:CNOConfig",
     "apebench": "sgno.nn.apebench:ApebenchConfig",
     "normalised": "sgno.nn.normalised:NormalisedConfig",
@@ -128,6 +129,8 @@ _ENTRIES = (
                "model", "equation", "equation", _always()),
     ModelEntry("linear", "one complex multiplier per Fourier mode, by least squares",
                "baseline", "linear", "linear", _always()),
+    ModelEntry("persistence", "the state stays as it is: what every forecast must beat",
+               "baseline", "persistence", "persistence", _always()),
 )
 # fmt: on
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}

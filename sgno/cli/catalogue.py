@@ -34,6 +34,7 @@ PARAMETERS = {
     "sgno-x-untrapped": ((162, 243), (4_224, 6_336), (34_816, 52_224)),
     "equation": ((0, 0),) * 3,  # its terms are found with the data
     "linear": ((162, 162), (4_224, 4_224), (34_816, 34_816)),
+    "persistence": ((0, 0), (0, 0), (0, 0)),
 }
 # fmt: on
 

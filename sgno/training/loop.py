@@ -156,7 +156,7 @@ def cast(step: Step, dtype: jnp.dtype) -> Step:
 
 def _check(step: Step, trajectories: Any, batching: Batching, noise: float) -> None:
     """Refuse what cannot be trained, and say what will not work as it was meant."""
-    if not any(map(eqx.is_inexact_array, jax.tree.leaves(step))):
+    if batching.updates != 0 and not any(map(eqx.is_inexact_array, jax.tree.leaves(step))):
         raise InputError(
             f"{getattr(step, '__name__', type(step).__name__)} has no arrays to train. Pass a step that "
             "holds its weights, such as an equinox.Module."
