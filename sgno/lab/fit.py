@@ -141,7 +141,8 @@ def fit(
     - `settings`: settings of the model, such as `{"width": 8}`; what is not given is chosen from the grid.
     - `validation`, `test`: fractions or numbers of the trajectories that are held out, drawn by `split_seed`.
     - `normalise`: `standard`, `scale` or `none`; `auto` is `scale` for models that have the form of an
-        equation (`sgno-x`, `linear`), `none` for `equation` itself and `standard` for the others. Stored with the step.
+        equation (`sgno-x`, `linear`), `none` for `equation` and `standard` for the others. Stored with the
+        step.
     - `stream`: leave the training part on disk; by default if it is larger than 512 MB.
     - `seed`: of the weights and the batches.
     - `out`: folder of finished runs; the same call again answers from it, an interrupted one goes on.

@@ -17,8 +17,8 @@ from sgno.identify.equation.weak import WeakForm, solve, stepwise
 # less than the second: errors of chaotic rollouts scatter by about a fifth from one trajectory to the next.
 _WORTH_ADDING = 0.7
 _MAY_LEAVE = 1.1
-# An equation is found if held-out forecasts are better than this, and than half the error of persistence; with
-# noise, if its misfit is below this many standard deviations. Chosen on the wild suite.
+# An equation is found if held-out forecasts are better than this, and than half the error of persistence;
+# with noise, if its misfit is below this many standard deviations. Chosen on the wild suite.
 _FORECASTS = 0.1
 _EXPLAINED = 1.2
 # Terms that make up less than this fraction of a channel's rate of change cannot be told from rounding.
@@ -35,8 +35,8 @@ class Discovery:
     - `held_out`: closed-loop relative error on trajectories that the search did not fit, geometric mean over
       frames. With noisy data it includes the noise of the first and of every later frame.
     - `persistence`: the same error of the forecast that nothing changes.
-    - `misfit`: for noisy data, that of held-out trajectories from fitted initial states, in standard deviations
-      of the noise: 1 is perfect.
+    - `misfit`: for noisy data, that of held-out trajectories from fitted initial states, in standard
+      deviations of the noise: 1 is perfect.
     - `found`: whether the held-out data support the equation.
     - `notes`: what a user should know, one line each.
     """
@@ -295,15 +295,15 @@ class _Search:
             found = misfit < _EXPLAINED
             if not found:
                 notes.append(
-                    "The held-out data are not explained to the level of their noise: a term is missing, or the "
-                    "noise is not independent from point to point."
+                    "The held-out data are not explained to the level of their noise: a term is missing, or "
+                    "the noise is not independent from point to point."
                 )
         else:
             found = held_out < min(_FORECASTS, 0.5 * persistence)
             if not found:
                 notes.append(
-                    f"Held-out forecasts have an error of {held_out:.2g} (persistence {persistence:.2g}): give "
-                    "more or closer frames, or an input that is missing."
+                    f"Held-out forecasts have an error of {held_out:.2g} (persistence {persistence:.2g}): "
+                    "give more or closer frames, or an input that is missing."
                 )
         if not support:
             found = False
@@ -400,7 +400,7 @@ def _trajectories(u, dt) -> tuple[np.ndarray, np.ndarray]:
     needed = 3 if len(pieces) > 1 else 4
     if frames < needed:
         raise InputError(
-            f"{len(pieces)} trajectories with at least {frames} frames: an equation needs {needed}. Give more."
+            f"{len(pieces)} trajectories of {frames} frames or more, but an equation needs {needed} frames."
         )
     given = np.asarray(dt, float)
     if given.ndim > 2 or (given.ndim and len(given) != len(pieces)) or not (given > 0).all():

@@ -128,8 +128,8 @@ class Equation:
     def __post_init__(self):
         if len(self.terms) != len(self.coefficients):
             raise InputError(
-                f"An equation has {len(self.terms)} terms and {len(self.coefficients)} coefficients. Give one "
-                "coefficient for each term."
+                f"An equation has {len(self.terms)} terms and {len(self.coefficients)} coefficients. Give "
+                "one coefficient for each term."
             )
         if not self.lengths or not min((*self.lengths, self.max_step)) > 0:
             raise InputError(
