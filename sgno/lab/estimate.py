@@ -17,6 +17,7 @@ from sgno.identify import warm_start
 from sgno.io.files import content_id, read_json, write_json
 from sgno.io.split import excerpt
 from sgno.lab.data.own import load_data
+from sgno.lab.data.trajectories import Trajectories
 from sgno.lab.executor import Executor
 from sgno.lab.job import TRANSFER_SAMPLES, Job
 from sgno.lab.machine import machine
@@ -68,8 +69,14 @@ class _Enough(Exception):
 def measure(job: Job, store: Store, cache: Path) -> Timing:
     """Prepare a job and make a few updates. Its data and compiled programs stay in the cache for the run."""
     load_data(job.task, cache)
+    timing = time_updates(job, load_data(job.task, cache))
+    write_json(store.timing(timing_id(job)), timing.to_json())
+    return timing
+
+
+def time_updates(job: Job, data: Trajectories) -> Timing:
+    """Prepare a job on its data and make a few updates."""
     start = time.perf_counter()
-    data = load_data(job.task, cache)
     key = jax.random.PRNGKey(job.seed)
     step = warm_start(job.model.build(data.grid, key=key), excerpt(data.train), key=key)
     marks: list[float] = [time.perf_counter()]
@@ -86,9 +93,7 @@ def measure(job: Job, store: Store, cache: Path) -> Timing:
     compiling = marks[1] - marks[0] if len(marks) > 1 else 0.0
     update = (marks[-1] - marks[1]) / (counts[-1] - counts[1]) if len(marks) > 2 else 0.0
     # Training, scoring and the sample are three programs; the last two have no backward pass.
-    timing = Timing(marks[0] - start + 2 * compiling, update, machine()["processor"])
-    write_json(store.timing(timing_id(job)), timing.to_json())
-    return timing
+    return Timing(marks[0] - start + 2 * compiling, update, machine()["processor"])
 
 
 def estimate(

@@ -34,6 +34,7 @@ from sgno.lab.tracking import METRICS, JsonLines, numbers_of
 from sgno.nn.normalised import Normalised
 from sgno.registry import config_from_json
 from sgno.solve.evaluate import Evaluation, evaluate, sample_reference
+from sgno.solve.forecast_horizon import calibrate, range_to_json
 from sgno.solve.metrics import HORIZON, spectral_averages
 from sgno.solve.monitor import reference_statistics, summary
 from sgno.step import Step, count_parameters
@@ -161,6 +162,12 @@ def _run(
     watch = reference_statistics(excerpt(data.train))
     scored = evaluate(result.step, data.test, precision=job.train.precision, watch=watch)
     assert scored.signals is not None
+    validated = (
+        None
+        if data.validation is None
+        else evaluate(result.step, data.validation, precision=job.train.precision, watch=watch)
+    )
+    held_out = [part for part in (scored, validated) if part is not None]
     transfer = {str(n): _transfer(job, result.step, n, cache) for n in job.transfer_points}
 
     count = count_parameters(result.step)
@@ -171,7 +178,8 @@ def _run(
         "params": count.params,
         "params_real": count.real,
         **_scores(scored),
-        **_validation(job, data, result.step),
+        **_validation(validated),
+        "horizon": calibrate([part.nrmse for part in held_out]).to_json(),
         "monitor": summary(scored.signals),
         "transfer": transfer,
         "diverged_at": result.diverged_at,
@@ -185,7 +193,7 @@ def _run(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     record = seal(record)
-    _write(job, store, data, result, scored, record)
+    _write(job, store, data, result, scored, validated, record, range_to_json(watch, held_out))
     return record
 
 
@@ -240,12 +248,11 @@ def _scores(scored: Evaluation) -> dict[str, Any]:
     }
 
 
-def _validation(job: Job, data: Trajectories, step: Step) -> dict[str, Any]:
+def _validation(validated: Evaluation | None) -> dict[str, Any]:
     """Scores on the validation part, if there is one: what models and settings may be chosen by."""
-    if data.validation is None:
+    if validated is None:
         return {}
-    scored = evaluate(step, data.validation, precision=job.train.precision)
-    return {"validation": {"gmean100": finite(scored.gmean100), "stable_step": scored.stable_step(TAU)}}
+    return {"validation": {"gmean100": finite(validated.gmean100), "stable_step": validated.stable_step(TAU)}}
 
 
 def _transfer(job: Job, step: Step, num_points: int, cache: Path | None) -> dict[str, Any]:
@@ -270,7 +277,9 @@ def _write(
     data: Trajectories,
     result: TrainResult,
     scored: Evaluation,
+    validated: Evaluation | None,
     record: dict[str, Any],
+    training_range: dict[str, Any],
 ) -> None:
     truth = store.truth(id_of_data(job.task))
     if not truth.exists():
@@ -284,8 +293,10 @@ def _write(
             "spectrum": scored.spectrum[::10].astype(np.float32),
             "reference_spectrum": scored.reference_spectrum[::10].astype(np.float32),
             "losses": result.losses[::thin].astype(np.float32),
+            **({} if validated is None else {"validation_nrmse": validated.nrmse.astype(np.float32)}),
         }
-    provenance = {key: record[key] for key in ("id", "job", "data", "gmean100", "versions", "finished")}
+    kept = ("id", "job", "data", "gmean100", "horizon", "versions", "finished")
+    provenance = {**{key: record[key] for key in kept}, "range": training_range}
     with new_folder(store.job(job.id)) as folder:
         save_arrays(folder / CURVES, {"id": job.id}, curves)
         save_arrays(folder / SAMPLE, {"id": job.id}, {"states": scored.sample})

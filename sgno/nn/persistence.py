@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.config import ModelConfig
 from sgno.grid import Grid
+from sgno.io.survey import Normalise
 
 
 class Persistence(eqx.Module):
@@ -26,6 +27,7 @@ class PersistenceConfig(ModelConfig):
     """The state stays as it is. Nothing is fitted or trained."""
 
     kind: ClassVar[str] = "persistence"
+    units: ClassVar[Normalise] = "none"
 
     def build(self, grid: Grid, *, key: PRNGKeyArray | None = None) -> Persistence:
         del key

@@ -71,7 +71,7 @@ class ForecastHorizon:
 
     def at_level(self, level: float) -> "ForecastHorizon":
         """The horizon of another error, with the same probability; rounded down to a step of `at`."""
-        _check(level, self.requested)
+        check_claim(level, self.requested)
         within = [t for t, e in zip(self.at, self.bound, strict=True) if e is not None and e <= level]
         return dataclasses.replace(self, level=level, steps=max(within, default=0))
 
@@ -84,8 +84,8 @@ class ForecastHorizon:
         least = "at least " if self.reaches_end else ""
         ends = ", the length of the held-out trajectories" if self.reaches_end else ""
         text = (
-            f"Horizon: the error stays below {percent(self.level)} for {least}{self.steps:,} steps{ends}, with "
-            f"a probability of {percent(self.probability)} ({self.trajectories} held-out trajectories)."
+            f"Horizon: the error stays below {percent(self.level)} for {least}{self.steps:,} steps{ends}, "
+            f"with a probability of {percent(self.probability)} ({self.trajectories} held-out trajectories)."
         )
         if self.probability < self.requested:
             text += f" To claim {percent(self.requested)} takes {self.needed} of them."
@@ -129,7 +129,7 @@ def calibrate(
 
     **Raises:** `InputError` for a level or a probability that means nothing.
     """
-    _check(level, probability)
+    check_claim(level, probability)
     parts = [np.asarray(part, np.float64) for part in errors]
     lengths = sorted({len(part) for part in parts}, reverse=True)
     count = lambda length: sum(part.shape[1] for part in parts if len(part) >= length)
@@ -162,12 +162,13 @@ def _kept(length: int, steps: int) -> tuple[int, ...]:
     return tuple(sorted({*range(1, _KEPT_STEPS // 2), *spread, max(steps, 1), length}))
 
 
-def _check(level: float, probability: float) -> None:
+def check_claim(level: float, probability: float) -> None:
+    """**Raises:** `InputError` for a level or a probability that means nothing."""
     if not 0 < level < math.inf:
         raise InputError(f"A horizon for an error of {level} means nothing. Use a part such as 0.2.")
     if not 0 < probability < 1:
         raise InputError(
-            f"A horizon with a probability of {probability} cannot be had. Use one between 0 and 1, such as 0.9."
+            f"A probability of {probability} cannot be claimed. Use one between 0 and 1, such as 0.9."
         )
 
 
@@ -191,27 +192,31 @@ class TrainingRange(Observer):
         self.until = jnp.asarray(until, jnp.int32)
 
     def init(self, u0):
-        return self._look(self.monitor.init(u0), jnp.full(len(u0), -1, jnp.int32), 0, u0)
+        return self._look(self.monitor.init(u0), jnp.full(len(u0), -1, jnp.int32), jnp.asarray(0), u0)
 
     def __call__(self, memory, t, u):
         watch, left = memory
         look = lambda _: self._look(watch, left, t, u)
         return jax.lax.cond(t <= self.until, look, lambda _: memory, None), None
 
-    def _look(self, watch: Watch, left: Array, t: Array | int, u: Array) -> tuple[Watch, Array]:
+    def _look(self, watch: Watch, left: Array, t: Array, u: Array) -> tuple[Watch, Array]:
         watch, signals = self.monitor(watch, t, u)
         outside = signals.amplitude | signals.blocking | ~(signals.distance <= self.limit)
         return watch, jnp.where((left < 0) & outside, jnp.asarray(t, jnp.int32), left)
 
 
-def range_to_json(reference: Reference, held_out: Sequence[Evaluation], level: float = LEVEL) -> dict[str, Any]:
+def range_to_json(
+    reference: Reference, held_out: Sequence[Evaluation], level: float = LEVEL
+) -> dict[str, Any]:
     """What `TrainingRange` needs, as plain data: the reference without its multipliers, and how far from the
     training data held-out forecasts went while they were good. They have to be watched evaluations."""
     furthest = 1.0
     for scored in held_out:
         assert scored.signals is not None
         distance = np.asarray(scored.signals.distance)
-        good = np.maximum.accumulate(np.where(np.isfinite(scored.nrmse), scored.nrmse, np.inf), axis=0) <= level
+        good = (
+            np.maximum.accumulate(np.where(np.isfinite(scored.nrmse), scored.nrmse, np.inf), axis=0) <= level
+        )
         furthest = max(furthest, float(np.max(distance, initial=0, where=good & np.isfinite(distance))))
     numbers = {name: np.asarray(getattr(reference, name)).tolist() for name in _RANGE}
     return finite({**numbers, "points": list(reference.points), "limit": _FURTHER * furthest})
