@@ -21,6 +21,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "rollout": ("rollout", "Roll a model out, however far, and write the states as they come."),
         "evaluate": ("evaluate", "Score a model on trajectories: compare a rollout at every step."),
         "certify": ("certify", "Say what is guaranteed of a model for every input."),
+        "play": ("play", "Write a page in which models run live: draw on the state, compare."),
         "export": ("export", "Export a model for use without this package."),
     },
     "The paper": {
