@@ -60,7 +60,9 @@ def play(
             continue
         known = _from_file(initial, step, key, layout) if initial is not None else _from_task(name, cache)
         if not known:
-            say(f"{name} does not say what it was trained on, so it starts from waves. Give states: --initial")
+            say(
+                f"{name} does not say what it was trained on, so it starts from waves. Give states: --initial"
+            )
         starts += [*known, ("waves", _waves(step))]
     write_playground(
         out,
@@ -74,7 +76,9 @@ def play(
     if show:
         webbrowser.open(out.absolute().as_uri())
     if json:
-        emit_json({"out": str(out), "bytes": out.stat().st_size, "models": list(steps), "starts": len(starts)})
+        emit_json(
+            {"out": str(out), "bytes": out.stat().st_size, "models": list(steps), "starts": len(starts)}
+        )
 
 
 def _from_file(path: Path, step: Any, key: str | None, layout: str | None) -> list[tuple[str, "np.ndarray"]]:
@@ -123,5 +127,7 @@ def _waves(step: Any) -> "np.ndarray":
         waves.append(sum(terms) / np.sqrt(3))
     # Models of data in other units say which.
     config = step.config.to_json()
-    scale, mean = (np.reshape(config.get(k, d), (-1, *(1,) * len(axes))) for k, d in (("scale", 1), ("mean", 0)))
+    scale, mean = (
+        np.reshape(config.get(k, d), (-1, *(1,) * len(axes))) for k, d in (("scale", 1), ("mean", 0))
+    )
     return np.asarray(np.stack(waves) * scale + mean, np.float32)

@@ -34,13 +34,14 @@ def write_playground(
 
     **Arguments:**
 
-    - `steps`: steps that carry their grid, by the names that the page shows; those on one grid can be compared.
-    - `starts`: states to start from, `(channels, *points)`, and their names; a model offers those of its shape.
+    - `steps`: steps that carry their grid, by the names that the page shows; those on one grid can be
+        compared.
+    - `starts`: names and states to start from, `(channels, *points)`; a model offers those of its shape.
     - `about`: a sentence at the foot of the page.
 
     **Raises:** `InputError` if a step cannot be exported.
     """
-    here = files(__package__)
+    here = files("sgno.export.web")
     content = {
         "models": [
             {"name": name, "shape": list(step.grid.shape), "onnx": _packed(_onnx(step))}

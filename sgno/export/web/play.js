@@ -26,22 +26,32 @@ const playground = (() => {
     return { ...model, step: steps.get(name) };
   }
 
-  const startsOf = model => content.starts.filter(s => String(s.shape) === String(model.shape));
+  // Those of a model's own task come first: "ks1d/sgno" starts from "ks1d, test 0".
+  const task = name => name.split(/[/,]/)[0];
+  const ownFirst = (list, model) => {
+    const fits = list.filter(x => x.name !== model.name && String(x.shape) === String(model.shape));
+    return [...fits.filter(x => task(x.name) === task(model.name)), ...fits.filter(x => task(x.name) !== task(model.name))];
+  };
+  const startsOf = model => ownFirst(content.starts, model);
 
-  async function choose() {
+  // Another first model brings its own starts and its own rival.
+  async function choose(changed = true) {
     first = await load($("first").value);
-    const others = content.models.filter(m => m.name !== first.name && String(m.shape) === String(first.shape));
-    fill($("second"), [["", "nothing"], ...others.map(m => [m.name, m.name])]);
-    fill($("start"), [...startsOf(first).map((s, i) => [String(i), s.name]), ["flat", "an empty state"]]);
+    const others = ownFirst(content.models, first).map(m => [m.name, m.name]);
+    const related = others.filter(([name]) => task(name) === task(first.name)).length;
+    others.splice(related, 0, ["", "nothing"]);
+    fill($("second"), others, changed);
+    fill($("start"), [...startsOf(first).map((s, i) => [String(i), s.name]), ["flat", "an empty state"]], changed);
     fill($("channel"), Array.from({ length: first.shape[0] }, (_, i) => [String(i), String(i)]));
     $("channels").hidden = first.shape[0] === 1;
+    $("brushes").hidden = first.shape.length === 2;
     second = $("second").value ? await load($("second").value) : null;
     channel = Number($("channel").value);
     await restart();
   }
 
-  function fill(select, options) {
-    const before = select.value;
+  function fill(select, options, anew = false) {
+    const before = select.options.length && !anew ? select.value : null;
     select.replaceChildren(...options.map(([value, label]) => new Option(label, value)));
     if (options.some(([value]) => value === before)) select.value = before;
   }
@@ -157,7 +167,10 @@ const playground = (() => {
     if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
     const context = canvas.getContext("2d"), picture = context.createImageData(width, height);
     for (let y = 0, to = 0; y < height; y++) for (let x = 0; x < width; x++, to += 4) {
-      const v = value(x, y), shade = v === v ? SHADES[Math.min(Math.max(Math.round(127.5 + 127.5 * v / scale), 0), 255)] : [136, 136, 136];
+      const v = value(x, y);
+      // What has not happened yet stays empty; what is not finite is grey.
+      if (v === undefined) continue;
+      const shade = v === v ? SHADES[Math.min(Math.max(Math.round(127.5 + 127.5 * v / scale), 0), 255)] : [136, 136, 136];
       picture.data[to] = shade[0]; picture.data[to + 1] = shade[1]; picture.data[to + 2] = shade[2]; picture.data[to + 3] = 255;
     }
     context.putImageData(picture, 0, 0);
@@ -191,7 +204,7 @@ const playground = (() => {
     let low = zero ? 0 : Math.min(...all), high = Math.max(...all);
     if (!all.length) return;
     if (high - low < 1e-9) { low -= 0.5; high += 0.5; }
-    const margin = 0.08 * (high - low);
+    const margin = 0.16 * (high - low);
     values.forEach((v, i) => line(context, v, low - (zero ? 0 : margin), high + margin, colour(series[i].colour)));
     context.fillStyle = colour("--soft");
     context.font = "12px system-ui, sans-serif";
@@ -218,7 +231,7 @@ const playground = (() => {
       line(context, u.subarray(from, from + n), -scale, scale, colour(id === "view-second" ? "--two" : "--one"));
       // Time to the right, space upwards.
       const since = Math.max(0, shown - PAST + 1);
-      image(past, PAST, n, (x, y) => (since + x <= shown ? pick(frames[since + x])[from + n - 1 - y] : NaN), scale);
+      image(past, PAST, n, (x, y) => (since + x <= shown ? pick(frames[since + x])[from + n - 1 - y] : undefined), scale);
     } else {
       const { width, height, at } = slice(u);
       image(field, width, height, at, scale);
@@ -303,8 +316,8 @@ const playground = (() => {
   // ---- start ----
 
   const handle = (id, event, action) => $(id).addEventListener(event, action);
-  handle("first", "change", choose);
-  handle("second", "change", choose);
+  handle("first", "change", () => choose());
+  handle("second", "change", () => choose(false));
   handle("start", "change", restart);
   handle("channel", "change", () => { channel = Number($("channel").value); draw(); });
   handle("play", "click", () => (playing ? pause() : play()));
@@ -314,8 +327,6 @@ const playground = (() => {
   window.addEventListener("resize", () => draw());
   for (const id of ["view-first", "view-second"]) listen($(id).querySelector(".field"));
   fill($("first"), content.models.map(m => [m.name, m.name]));
-  if (content.compare) fill($("second"), [[content.compare, content.compare]]);
-  $("brushes").hidden = content.models.every(m => m.shape.length === 2);
   const ready = choose();
   return { ready, advance: n => { advance(n); draw(); }, state: () => frames[shown].u, step: () => shown + dropped, paint };
 })();
