@@ -35,6 +35,7 @@ from sgno.registry import register_model as register_model
 from sgno.sgno_x import SGNOX as SGNOX
 from sgno.sgno_x import SGNOXConfig as SGNOXConfig
 from sgno.solve import Evaluation as Evaluation
+from sgno.solve import ForecastHorizon as ForecastHorizon
 from sgno.solve import Monitor as Monitor
 from sgno.solve import evaluate as evaluate
 from sgno.solve import reference_statistics as reference_statistics

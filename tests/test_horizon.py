@@ -74,7 +74,7 @@ def test_too_few_trajectories_claim_less_and_say_so():
     for bad in (0.0, 1.0, math.nan):
         with pytest.raises(InputError, match="probability"):
             calibrate([np.zeros((5, 3))], probability=bad)
-    with pytest.raises(InputError, match="error of -1"):
+    with pytest.raises(InputError, match="An error of -1"):
         calibrate([np.zeros((5, 3))], level=-1.0)
 
 

@@ -45,6 +45,8 @@ Layout = Annotated[
 Samples = Annotated[int | None, data(help="Use this many samples, from the first on.", show_default="all")]
 Points = Annotated[int | None, data(help="Grid points per axis.", show_default="the task's")]
 
+Level = Annotated[float, running(help="The error (nRMSE) that the horizon of a forecast tolerates.")]
+Probability = Annotated[float, running(help="With which a forecast stays below it for that long.")]
 Seeds = Annotated[int, running(help="Number of network seeds, starting from --first-seed.")]
 FirstSeed = Annotated[int, running(help="The first network seed.")]
 CheckpointSeconds = Annotated[float, running(help="Seconds between a run's checkpoints.")]

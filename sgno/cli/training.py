@@ -1,17 +1,22 @@
 """`sgno run` and `sgno fit`: train, roll out, score."""
 
 import contextlib
+import dataclasses
+import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sgno.cli import options
 from sgno.cli.console import console, emit_json, progress_bar, say, show_table, shown
 from sgno.errors import InputError
+
+if TYPE_CHECKING:
+    from sgno.lab.auto import Auto, Tried
 
 
 def run(
@@ -80,7 +85,7 @@ def run(
     store.sweep()
     use_compilation_cache(cache)
     jobs = [Job(chosen, model, config, protocol, first_seed + i) for i in range(seeds)]
-    run_one = partial(run_job, cache=cache, checkpoint_seconds=checkpoint_seconds)
+    run_one = partial(run_job, store=store, cache=cache, checkpoint_seconds=checkpoint_seconds)
     records = [_run_shown(job, store, run_one, trackers) for job in jobs]
     found = _summary(chosen.name, model, records, store)
     _show(found, records)
@@ -97,7 +102,14 @@ def fit(
             "several files are joined.",
         ),
     ],
-    model: options.Model = "sgno",
+    model: Annotated[
+        str,
+        options.model(
+            help="auto tries several, the cheapest first, and takes the best forecaster; or a model of "
+            "`sgno models`, or an APEBench network string."
+        ),
+    ] = "auto",
+    minutes: Annotated[float | None, options.model(help="What auto may take.", show_default="5")] = None,
     settings: options.Settings = None,
     precision: options.Precision = "float32",
     layout: options.Layout = None,
@@ -130,6 +142,8 @@ def fit(
     unroll: options.Unroll = None,
     pushforward: options.Pushforward = False,
     noise: options.Noise = None,
+    level: options.Level = 0.2,
+    probability: options.Probability = 0.9,
     seeds: options.Seeds = 1,
     first_seed: options.FirstSeed = 0,
     out: options.Out = Path("runs"),
@@ -137,7 +151,8 @@ def fit(
     track: options.Track = None,
     json: options.Json = False,
 ):
-    """Train a model on your own trajectories, roll it out and score it on those held out.
+    """Find the best forecaster of your own trajectories, or train the model you name; score it on those held
+    out, and say for how many steps it can be trusted.
 
     Sizes that are not given are chosen from the grid. The same command again answers from the store; after
     Ctrl-C it goes on where it stopped.
@@ -150,46 +165,96 @@ def fit(
         source_keys(file)
     from sgno.devices import use_every_core
     from sgno.io.split import Split
+    from sgno.lab.auto import summary
     from sgno.lab.data.own import open_data
     from sgno.lab.data.trajectories import default_cache
-    from sgno.lab.fit import plan_fit
-    from sgno.lab.job import run_job
+    from sgno.lab.fit import plan_fit, plan_search, stored_horizon
+    from sgno.lab.job import Job, run_job
     from sgno.lab.machine import use_compilation_cache
     from sgno.lab.recipe import TrainConfig
     from sgno.lab.store import Store
     from sgno.lab.tracking import parse_trackers
+    from sgno.solve.forecast_horizon import check_claim
 
+    check_claim(level, probability)
+    automatic = model == "auto"
+    if minutes is not None and not automatic:
+        raise InputError(
+            f"--minutes {minutes:g} is for --model auto. Say how long {model} trains by --updates."
+        )
     trackers = parse_trackers(track)
     use_every_core(batch or TrainConfig().batch_size)
+    changed = options.parse_settings(settings)
+    training = _training(updates, batch, rate, warmup, unroll, pushforward, noise, precision)
     plan = plan_fit(
         open_data(files, key=key, layout=layout),
-        model,
-        settings=options.parse_settings(settings),
+        "persistence" if automatic else model,
+        settings={} if automatic else changed,
         split=Split(validation, test, split_seed),
         normalise=normalise,
         stream=stream,
-        training=_training(updates, batch, rate, warmup, unroll, pushforward, noise, precision),
+        training=training,
     )
     store = Store(out)
-    jobs = [plan.job(first_seed + i) for i in range(seeds)]
+    loaded = functools.cache(plan.data.load)
+
+    def run_one(job: Job, **shown: Any) -> dict[str, Any]:
+        return run_job(job, store, data=loaded(), **shown)
+
+    run_shown = partial(_run_shown, store=store, run=run_one, trackers=trackers)
+    search = None
+    if automatic:
+        how = {"minutes": minutes, "normalise": normalise, "settings": changed, "training": training}
+        search = plan_search(plan.data, store, seed=first_seed, **how)
     _say_plan(plan)
-    data = None if all(store.is_finished(job.id) for job in jobs) else plan.data.load()
     with _nothing_left(out):
         use_compilation_cache(cache or default_cache())
-        records = [_run_shown(job, store, partial(run_job, data=data), trackers) for job in jobs]
+        if search is None:
+            first = plan.job(first_seed)
+        else:
+            chosen = search.found or search.choose(loaded(), run_shown)
+            first = Job.from_json(store.record(chosen.job)["job"])
+        records = [run_shown(dataclasses.replace(first, seed=first_seed + i)) for i in range(seeds)]
+    horizon = stored_horizon(store, records[0]["id"], level=level, probability=probability)
     validated = "validation" in records[0]
     found = {
-        **_summary(plan.task.name, model, records, store),
+        **_summary(plan.task.name, first.model_name, records, store),
         "validation_gmean100": _median([r["validation"]["gmean100"] for r in records]) if validated else None,
         "weights": [str(store.weights(record["id"])) for record in records],
         "warnings": list(plan.warnings),
+        "horizon": horizon.to_json(),
     }
+    if search is not None and search.found is not None:
+        found["auto"] = search.found.to_json()
+        _show_tried(search.found)
     _show(found, records)
     if found["validation_gmean100"] is not None:
         console.print(f"on the validation part: {shown(found['validation_gmean100'])}")
+    if search is not None and search.found is not None:
+        say(summary(search.found, records[0], len(plan.warnings)))
+    say(str(horizon))
     say(f"weights: {found['weights'][0]}")
     if json:
         emit_json(found)
+
+
+def _show_tried(found: "Auto") -> None:
+    """A row a candidate: its error where the choice is made, beside that of persistence."""
+
+    def row(tried: "Tried") -> tuple[str, ...]:
+        measured = tried.outcome == "tried"
+        return (
+            tried.model,
+            shown(tried.error) if measured else "-",
+            f"{tried.score / found.persistence.score:.2g}" if measured and tried.error is not None else "-",
+            f"{tried.updates:,}" if tried.updates else "-",
+            f"{tried.seconds:.0f}",
+            "chosen" if tried.model == found.chosen else tried.reason or "",
+        )
+
+    headings = ("model", "error", "of persistence", "updates", "seconds", "")
+    title = "Tried, judged by forecasts of the validation part"
+    show_table(console, title, headings, map(row, found.tried), text=("",), left=("",), drop=("seconds",))
 
 
 def _check_new(out: Path) -> None:
@@ -244,7 +309,7 @@ def _nothing_left(out: Path) -> Iterator[None]:
 
 
 def _run_shown(job, store, run: Callable[..., dict[str, Any]], trackers: list[str]) -> dict[str, Any]:
-    """One job under a progress bar, heard by its trackers. `run` takes the job, the store, `on_progress`."""
+    """One job under a progress bar, heard by its trackers. `run` takes the job and `on_progress`."""
     from sgno.lab.machine import forget_programs
     from sgno.lab.tracking import numbers_of, tracking
 
@@ -263,7 +328,7 @@ def _run_shown(job, store, run: Callable[..., dict[str, Any]], trackers: list[st
             for tracker in heard_by:
                 tracker.log(progress.update, numbers_of(progress))
 
-        record = run(job, store, on_progress=on_progress)
+        record = run(job, on_progress=on_progress)
         for tracker in heard_by:
             tracker.log(job.train.updates, {key: record[key] for key in ("gmean100", "stable_step")})
     if record["diverged_at"] is not None:

@@ -6,7 +6,6 @@ Every candidate is a job of the store like any other. What was tried is written 
 
 import contextlib
 import dataclasses
-import importlib.util
 import math
 import signal
 import threading
@@ -17,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sgno.errors import InputError
+from sgno.errors import InputError, StorageError, memory_message
 from sgno.identify.equation.data import noise_level
 from sgno.identify.equation.flow import Box
 from sgno.io.files import content_id, read_sealed, seal, write_json
@@ -27,7 +26,6 @@ from sgno.lab.data.trajectories import Trajectories
 from sgno.lab.estimate import time_updates
 from sgno.lab.job import Job
 from sgno.lab.store import Store
-from sgno.registry import MODELS
 from sgno.solve.forecast_horizon import percent
 from sgno.solve.metrics import HORIZON
 from sgno.spectral import to_modes
@@ -53,15 +51,15 @@ _PLANNED = 0.8
 _LOOKED_AT = 50
 
 Stopped = Literal["floor", "noise", "all tried"]
-Outcome = Literal["tried", "refused", "needless", "out of time", "missing", "running"]
+Outcome = Literal["tried", "refused", "needless", "out of time", "running"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
     """A candidate and what became of it.
 
-    - `outcome`: `tried`, `refused` (it cannot take these data), `needless`, `out of time`, `missing` (a
-        package), or `running` while it is under way.
+    - `outcome`: `tried`, `refused` (it cannot take these data, or lacks a package), `needless`,
+        `out of time`, or `running` while it is under way.
     - `error`: geometric mean of the nRMSE over the steps of the validation part; None if it is not finite, or
         was not measured.
     - `reason`: why it has no error.
@@ -145,15 +143,15 @@ class Search:
                 f"minutes={minutes:g} is no time to try models in. Give a positive number, such as 5."
             )
         self.make_job, self.store, self.minutes, self.updates = make_job, store, minutes, updates
-        self.candidates = tuple(name for name in CANDIDATES if name in MODELS)
-        settings = {**identity, "candidates": list(self.candidates), "minutes": minutes}
+        settings = {**identity, "candidates": list(CANDIDATES), "minutes": minutes}
         self.path = record_path(store, content_id(settings))
         self.found: Auto | None = None
         self.rows: dict[str, Tried] = {}
         if self.path.exists():
             kept = read_sealed(self.path)
             rows = (decode(Tried, row, "a candidate") for row in kept["tried"])
-            self.rows = {row.model: row for row in rows}
+            there = lambda row: row.job is None or store.is_finished(row.job)
+            self.rows = {row.model: row for row in rows if there(row)}
             if "chosen" in kept and store.is_finished(kept["job"]):
                 names = ("chosen", "job", "minutes", "noise", "stopped")
                 self.found = Auto(tried=tuple(self.rows.values()), **{name: kept[name] for name in names})
@@ -183,20 +181,18 @@ class Search:
             )
         noise = _relative_noise(excerpt(data.train))
         stopped: Stopped = "all tried"
-        for name in self.candidates:
+        for name in CANDIDATES:
             row = self.rows.get(name)
             if row is None or row.outcome == "running":
                 row = self._try(name, row, stopped, data, run)
                 self._keep(row)
                 on_tried(row)
-            if stopped == "all tried" and row.outcome == "tried":
-                stopped = (
-                    "floor" if row.score <= _FLOOR else "noise" if row.score <= _AT_NOISE * noise else stopped
-                )
+            if stopped == "all tried" and row.score <= max(_FLOOR, _AT_NOISE * noise):
+                stopped = "floor" if row.score <= _FLOOR else "noise"
         # Of equals the cheaper one, which comes first.
         best = min((row for row in self.rows.values() if row.outcome == "tried"), key=lambda row: row.score)
         assert best.job is not None
-        rows = tuple(self.rows[name] for name in self.candidates)
+        rows = tuple(self.rows[name] for name in CANDIDATES)
         self.found = Auto(best.model, best.job, rows, self.minutes, noise, stopped)
         write_json(self.path, seal(self.found.to_json()))
         return self.found
@@ -218,12 +214,12 @@ class Search:
         data: Trajectories,
         run: Callable[[Job], dict[str, Any]],
     ) -> Tried:
-        if (skipped := self._skipped(name, stopped)) is not None:
-            return skipped
         began, limit = time.monotonic(), None if name in _ALWAYS else self.left
         seconds = lambda: time.monotonic() - began
         try:
             job = self.make_job(name, {} if begun is None else {"updates": begun.updates})
+            if (skipped := self._skipped(name, stopped, job.train.updates > 0)) is not None:
+                return skipped
             with _limited(limit):
                 if begun is None and self.updates is None and job.train.updates:
                     updates = self._fitting_updates(job, data)
@@ -242,34 +238,36 @@ class Search:
         except _OutOfTime:
             reason = f"not done within {self.minutes:g} minutes"
             return Tried(name, "out of time", seconds=seconds(), reason=reason)
-        except InputError as error:
-            return Tried(name, "refused", seconds=seconds(), reason=" ".join(str(error).split()))
+        except StorageError:
+            raise
+        except Exception as error:
+            reason = str(error) if isinstance(error, InputError) else memory_message(error)
+            # Data that persistence cannot take are bad input.
+            if reason is None or name == "persistence":
+                raise
+            return Tried(name, "refused", seconds=seconds(), reason=" ".join(reason.split()))
         error = record["validation"]["gmean100"]
         return Tried(name, "tried", error, job.train.updates, seconds(), job.id)
 
-    def _skipped(self, name: str, stopped: Stopped) -> Tried | None:
+    def _skipped(self, name: str, stopped: Stopped, network: bool) -> Tried | None:
         """The row of a candidate that need not or cannot be tried."""
         best = min((row.score for row in self.rows.values()), default=math.inf)
         if stopped == "floor":
             return Tried(name, "needless", reason="nothing is left to gain")
         if stopped == "noise":
             return Tried(name, "needless", reason="the error is at the noise already")
-        if self._is_network(name) and best < _BEST_NETWORK:
+        if network and best < _BEST_NETWORK:
             reason = f"no network of the paper gets below {_BEST_NETWORK:g} by 10,000 updates"
             return Tried(name, "needless", reason=reason)
-        if name == "fno" and importlib.util.find_spec("pdequinox") is None:
-            return Tried(name, "missing", reason="needs pdequinox: pip install 'sgno[paper]'")
         if name not in _ALWAYS and self.left <= 0:
             return Tried(name, "out of time", reason=f"{self.minutes:g} minutes are over")
         return None
 
-    def _is_network(self, name: str) -> bool:
-        return name in ("sgno", "fno")
-
     def _fitting_updates(self, job: Job, data: Trajectories) -> int:
         """How many updates fit into this network's share of the time left, to two digits."""
         timing = time_updates(job, data)
-        waiting = sum(self._is_network(name) and name not in self.rows for name in self.candidates)
+        # Networks come last.
+        waiting = len(CANDIDATES) - len(self.rows)
         share = _PLANNED * self.left / waiting - timing.fixed
         updates = int(np.clip(share / max(timing.update, 1e-9), 0, _MOST_UPDATES))
         digits = 10 ** max(0, len(str(updates)) - 2)

@@ -1,6 +1,7 @@
 """Training on a user's own trajectories: from a file or an array to jobs like any other."""
 
 import dataclasses
+import functools
 import math
 import tempfile
 from collections.abc import Callable, Mapping
@@ -12,15 +13,17 @@ import equinox as eqx
 import jax
 
 from sgno.config import ModelConfig
-from sgno.errors import unknown_name
+from sgno.errors import InputError, unknown_name
 from sgno.io.source import Source
 from sgno.io.split import Split
 from sgno.io.survey import Normalise
+from sgno.lab.auto import MINUTES, Search, Tried, summary
 from sgno.lab.data.own import DividedData, OwnData, OwnTask, divide, open_data
 from sgno.lab.job import CHECKPOINT_SECONDS, Job, run_job
 from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.registry import MODELS, get_model, with_settings
+from sgno.solve.forecast_horizon import LEVEL, PROBABILITY, ForecastHorizon, calibrate
 from sgno.training import Progress
 from sgno.training.feed import num_windows
 from sgno.weights import load
@@ -48,7 +51,7 @@ class FitPlan:
 
 
 def plan_fit(
-    data: OwnData,
+    data: OwnData | DividedData,
     model: str | ModelConfig = "sgno",
     *,
     settings: Mapping[str, Any] | None = None,
@@ -67,14 +70,14 @@ def plan_fit(
     for option in training or {}:
         if option not in known:
             raise unknown_name("training setting", option, known)
-    grid = data.source.grid
+    grid = data.parts.train.grid if isinstance(data, DividedData) else data.source.grid
     config = get_model(model, grid.num_spatial_dims) if isinstance(model, str) else model
     # A config or an APEBench string says its sizes itself; a named model takes those that the grid carries.
     config = config.for_grid(grid) if isinstance(model, str) and model in MODELS else config
     config = with_settings(config, settings or {})
     protocol = TrainConfig.for_model(config, **(training or {}))
     eqx.filter_eval_shape(lambda: config.build(grid, key=jax.random.PRNGKey(0)))
-    divided = divide(data, split or Split(), streamed=stream)
+    divided = data if isinstance(data, DividedData) else divide(data, split or Split(), streamed=stream)
     chosen: Any = config.units if normalise == "auto" else normalise
     return FitPlan(
         data=divided,
@@ -96,21 +99,60 @@ def _budget_warnings(train: Source, protocol: TrainConfig) -> list[str]:
     return []
 
 
+def plan_search(
+    data: DividedData,
+    store: Store,
+    *,
+    seed: int = 0,
+    minutes: float | None = None,
+    normalise: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+) -> Search:
+    """The search for the best model of these data, as far as it came before.
+
+    **Raises:** `InputError` for settings that belong to one model.
+    """
+    if settings:
+        raise InputError(
+            f"{next(iter(settings))} is a setting of one model, but auto tries several. Name one --model, or "
+            "leave the setting out."
+        )
+    given = {name: value for name, value in (training or {}).items() if value is not None}
+
+    def make_job(model: str, changed: Mapping[str, Any]) -> Job:
+        return plan_fit(data, model, normalise=normalise, training={**given, **changed}).job(seed)
+
+    return Search(
+        make_job,
+        {"data": data.task.data_settings(), "seed": seed, "normalise": normalise, "training": given},
+        store,
+        minutes=MINUTES if minutes is None else minutes,
+        updates=given.get("updates"),
+    )
+
+
 class Fit(NamedTuple):
     """A step trained on a user's data, in the units of that data; it carries its `config` and `grid`.
 
-    `record` is what a finished run stores: settings, scores on the test and validation parts, versions.
+    - `record`: what a finished run stores: settings, scores on the test and validation parts, versions.
+    - `horizon`: how many steps a forecast can be trusted; `str(fitted.horizon)` says it in words.
+    - `tried`: the models that `auto` tried, the cheapest first; empty for a named model.
+    - `summary`: the choice of `auto` in words.
     """
 
     step: Any
     record: dict[str, Any]
     warnings: tuple[str, ...]
     folder: Path | None
+    horizon: ForecastHorizon
+    tried: tuple[Tried, ...] = ()
+    summary: str = ""
 
 
 def fit(
     data: Any,
-    model: str | ModelConfig = "sgno",
+    model: str | ModelConfig = "auto",
     *,
     layout: str | None = None,
     array: str | None = None,
@@ -122,20 +164,24 @@ def fit(
     stream: bool | None = None,
     seed: int = 0,
     out: Path | str | None = None,
+    minutes: float | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     **training: Any,
 ) -> Fit:
-    """Train a model on your own trajectories, `(samples, times, channels, *points)`.
+    """Train a model on your own trajectories, `(samples, times, channels, *points)`, or find the best one.
 
-        fitted = sgno.fit(u, "sgno", updates=2000)
+        fitted = sgno.fit(u)
+        print(fitted.summary, fitted.horizon)
         states = sgno.rollout(fitted.step, u[0, 0], 1000)
+        network = sgno.fit(u, "sgno", updates=2000)
 
     **Arguments:**
 
     - `data`: an array (numpy, JAX, h5py, zarr), or the path of an `.npy`, `.npz`, HDF5 or zarr file,
         or several paths.
-    - `model`: a model of the registry, an APEBench string such as `"FNO;12;18;4;gelu"`, or a config such as
-        `SGNOConfig(8, 16, 4)`, which is taken as it is.
+    - `model`: `auto` tries several models, the cheapest first, and takes the one whose forecasts of the
+        validation part are best. Otherwise a model of the registry, an APEBench string such as
+        `"FNO;12;18;4;gelu"`, or a config such as `SGNOConfig(8, 16, 4)`, which is taken as it is.
     - `layout`: another order of axes, such as `"sample time space channel"`.
     - `array`: which array of a file.
     - `settings`: settings of the model, such as `{"width": 8}`; what is not given is chosen from the grid.
@@ -146,30 +192,66 @@ def fit(
     - `stream`: leave the training part on disk; by default if it is larger than 512 MB.
     - `seed`: of the weights and the batches.
     - `out`: folder of finished runs; the same call again answers from it, an interrupted one goes on.
+    - `minutes`: what `auto` may take, 5 by default.
     - `training`: settings of the protocol (`updates`, `batch_size`, `peak_rate`, `unroll`, `noise`, ...).
 
     **Returns:** a `Fit`.
 
     **Raises:** `InputError` for data or settings that cannot be trained.
     """
+    automatic = model == "auto"
+    if minutes is not None and not automatic:
+        raise InputError(
+            f"minutes={minutes:g} is for model='auto'. Say how long one model trains by updates."
+        )
     plan = plan_fit(
         open_data(data, key=array, layout=layout),
-        model,
-        settings=settings,
+        "persistence" if automatic else model,
+        settings=None if automatic else settings,
         split=Split(validation, test, split_seed),
         normalise=normalise,
         stream=stream,
         training=training,
     )
     with tempfile.TemporaryDirectory(prefix="sgno-fit-") if out is None else nullcontext(out) as folder:
-        store, job = Store(folder), plan.job(seed)
-        record = run_job(
-            job,
-            store,
-            data=None if store.is_finished(job.id) else plan.data.load(),
-            on_progress=on_progress,
-            checkpoint_seconds=math.inf if out is None else CHECKPOINT_SECONDS,
-        )
+        store = Store(folder)
+
+        def run(job: Job) -> dict[str, Any]:
+            return run_job(
+                job,
+                store,
+                data=None if store.is_finished(job.id) else loaded(),
+                on_progress=on_progress,
+                checkpoint_seconds=math.inf if out is None else CHECKPOINT_SECONDS,
+            )
+
+        loaded = functools.cache(plan.data.load)
+        tried, said = (), ""
+        if automatic:
+            search = plan_search(
+                plan.data,
+                store,
+                seed=seed,
+                minutes=minutes,
+                normalise=normalise,
+                settings=settings,
+                training=training,
+            )
+            found = search.found or search.choose(loaded(), run)
+            record = {**store.record(found.job), "auto": found.to_json()}
+            tried, said = found.tried, summary(found, record, len(plan.warnings))
+        else:
+            record = run(plan.job(seed))
         # A training that diverged is a result like any other, and its record says so.
-        step = load(store.weights(job.id), finite=record["diverged_at"] is None)
-        return Fit(step, record, plan.warnings, None if out is None else store.job(job.id))
+        step = load(store.weights(record["id"]), finite=record["diverged_at"] is None)
+        place = None if out is None else store.job(record["id"])
+        return Fit(step, record, plan.warnings, place, stored_horizon(store, record["id"]), tried, said)
+
+
+def stored_horizon(
+    store: Store, job_id: str, *, level: float = LEVEL, probability: float = PROBABILITY
+) -> ForecastHorizon:
+    """The horizon of a finished job, from the errors it keeps of its test part and its validation part."""
+    curves = store.curves(job_id).arrays
+    held_out = [curves[name] for name in ("nrmse", "validation_nrmse") if name in curves]
+    return calibrate(held_out, level=level, probability=probability)

@@ -165,7 +165,7 @@ def _kept(length: int, steps: int) -> tuple[int, ...]:
 def check_claim(level: float, probability: float) -> None:
     """**Raises:** `InputError` for a level or a probability that means nothing."""
     if not 0 < level < math.inf:
-        raise InputError(f"A horizon for an error of {level} means nothing. Use a part such as 0.2.")
+        raise InputError(f"An error of {level:g} means nothing here. Use a part such as 0.2.")
     if not 0 < probability < 1:
         raise InputError(
             f"A probability of {probability} cannot be claimed. Use one between 0 and 1, such as 0.9."

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sgno.errors import InputError, unknown_name
-from sgno.io.files import SUFFIX, read_json
+from sgno.io.files import SUFFIX, read_json, read_sealed
 from sgno.io.plain import decode
-from sgno.lab.store import WEIGHTS
+from sgno.lab.store import WEIGHTS, Store
 
 FILES = Path(__file__).parent / "files"
 _STEM = Path(WEIGHTS).stem
@@ -146,6 +146,8 @@ def _in_folder(folder: Path) -> Path:
         found = sorted(folder.glob(pattern))
         if len(found) == 1:
             return found[0]
+        if found and (chosen := _chosen(folder)) in found:
+            return chosen
         if found:
             shown = ", ".join(str(file.parent) for file in found[:3])
             raise InputError(
@@ -154,6 +156,14 @@ def _in_folder(folder: Path) -> Path:
     raise InputError(
         f"The folder {folder} holds no {WEIGHTS}. Give the folder of a finished run or a weights file."
     )
+
+
+def _chosen(folder: Path) -> Path | None:
+    """The weights that `sgno fit` chose in a results folder, if it searched for the best model once."""
+    store = Store(folder)
+    searches = [read_sealed(path) for path in folder.glob("auto/*.json")]
+    jobs = {search["job"] for search in searches if "job" in search}
+    return store.weights(jobs.pop()) if len(jobs) == 1 else None
 
 
 def _nothing(name: str) -> InputError:
