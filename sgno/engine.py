@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from sgno.devices import map_over_devices
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.step import Step, batch, chunk_size, fast_batch, prepare
+from sgno.step import Step, batch, chunk_size, fast_batch, host_batch, prepare
 
 # The most numbers of kept states a block holds: 64 MB in float32.
 _BLOCK_NUMBERS = 16_000_000
@@ -32,6 +32,10 @@ _BLOCK_FRAMES = 4096
 # How long a block should take, since progress and Ctrl-C wait for it.
 _BLOCK_SECONDS = 0.5
 _BLOCK_STEPS = 100_000
+# States of a batch that `frames` holds at once, unless they are large.
+ROOM = 256
+# Rollouts of this many numbers take a step on the host, if it has one, less time than its program to compile.
+_HOST_NUMBERS = 2**24
 
 
 class Observer(eqx.Module):
@@ -227,6 +231,26 @@ def _blocks(step, carry: Carry, n: int, every: int, observers, room: int, states
         # The first block compiles, so it does not tell the speed.
         grow = 2 * count if first == 0 else count * _BLOCK_SECONDS / max(elapsed, 1e-6)
         count = int(np.clip(grow, 1, min(_BLOCK_STEPS, 100 * count)))
+
+
+def frames(
+    step: Step, u0: Float[Array | np.ndarray, "batch channels *points"], n: int, *, room: int
+) -> Iterator[Float[np.ndarray, "times batch channels *points"]]:
+    """The states of a batch after steps 1, 2, ... `n`, as numpy arrays of at most `room` times.
+
+    One program serves every `n`; a step that knows how (`sgno.step.host_batch`) needs none."""
+    u: Any = np.asarray(u0)
+    on_host = n * u.size <= _HOST_NUMBERS and host_batch(step, u[:1]) is not None
+    carry = None if on_host else begin(jnp.asarray(u))
+    for first in range(0, n, room):
+        count = min(room, n - first)
+        if carry is None:
+            states = np.empty((count, *u.shape), u.dtype)
+            for i in range(count):
+                states[i] = u = host_batch(step, u)
+        else:
+            carry, _, (states, _) = run(step, carry, (), count, room=room, states=True)
+        yield np.asarray(states)[:count]
 
 
 def advance(

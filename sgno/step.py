@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 Step = Callable[[Array], Array]
@@ -50,6 +51,18 @@ def fast_batch(
     Default: `batch`.
     """
     return batch(step, u)
+
+
+@singledispatch
+def host_batch(
+    step: Any, u: Float[np.ndarray, "batch channels *points"]
+) -> Float[np.ndarray, "batch channels *points"] | None:
+    """`batch` in numpy, for steps so small that compiling them would take longer than running them.
+
+    Default: None, there is no such version.
+    """
+    del step, u
+    return None
 
 
 @singledispatch

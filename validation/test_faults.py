@@ -122,7 +122,7 @@ def test_two_commands_that_want_the_same_run_make_it_once(tmp_path, cache):
 def test_damaged_programs_are_compiled_again(tmp_path):
     cache = tmp_path / "cache"
     assert sgno(RUN, tmp_path / "whole", cache).returncode == 0
-    programs = [path for path in (cache / "compiled").iterdir() if path.is_file()]
+    programs = [path for path in (cache / "compiled").rglob("*") if path.is_file()]
     assert programs
     for i, path in enumerate(programs):
         content = bytearray(path.read_bytes())

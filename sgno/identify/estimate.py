@@ -18,6 +18,7 @@ from sgno.sgno_x.model import SGNOX
 from sgno.sgno_x.multipliers import Coupling, Growth, Multiplier, Rates
 from sgno.sgno_x.scheme import Scheme
 from sgno.spectral import mode_shape, multiplicity, phi1, phi2, to_modes, to_points
+from sgno.spectral.bases import AnyArray
 from sgno.step import batch
 
 _MAX_ITERATIONS = 16
@@ -65,7 +66,7 @@ class Trial(eqx.Module):
     with one closure and number of stages run the same compiled programs."""
 
     scheme: Scheme
-    inner_steps: Int[Array, ""]
+    inner_steps: Int[AnyArray, ""]
 
     def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
         return batch(self, u[None])[0]
@@ -79,14 +80,9 @@ def _(trial: Trial, u: Float[Array, "batch channels *points"]) -> Float[Array, "
 
 def as_trial(step: SGNOX) -> Trial:
     """The step with its number of inner steps as data."""
-    inner_steps = jnp.asarray(step.config.inner_steps)
-    points, stages = step.grid.points, step.config.stages
-    return Trial(_scheme(step.multipliers(), step.terms, points, inner_steps, stages), inner_steps)
-
-
-@eqx.filter_jit
-def _scheme(w, terms: Terms, points: tuple[int, ...], inner_steps: Array, stages: int) -> Scheme:
-    return Scheme(w, terms, points, inner_steps=inner_steps, stages=stages)
+    # Coefficients are few, and on the host there is nothing to compile.
+    scheme = jax.tree.map(np.asarray, step).scheme(step.grid.points)
+    return jax.device_put(Trial(scheme, np.asarray(step.config.inner_steps, np.int32)))
 
 
 class Sensitivity(NamedTuple):

@@ -5,7 +5,7 @@ from functools import singledispatch
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -95,7 +95,7 @@ def _(
     return eqx.tree_at(
         lambda s: (s.M_real, s.M_imag),
         step,
-        (jnp.asarray(M.real, dtype=dtype), jnp.asarray(M.imag, dtype=dtype)),
+        (jax.device_put(M.real.astype(dtype)), jax.device_put(M.imag.astype(dtype))),
     )
 
 

@@ -5,11 +5,10 @@ import logging
 from typing import NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sgno.engine import begin, run
+from sgno.engine import ROOM, frames
 from sgno.errors import InputError
 from sgno.identify.estimate import as_trial, first_estimate, install, install_linear, refine
 from sgno.identify.linear import warm_start
@@ -150,8 +149,8 @@ def rollout_error(step: SGNOX, held_out: np.ndarray) -> float:
     """The geometric mean over time of the mean nRMSE over held-out trajectories; infinite if not finite."""
     truth = np.moveaxis(held_out, 0, 1)
     count = truth.shape[0] - 1
-    u0 = jnp.asarray(truth[0], jnp.float32)
-    rolled = np.asarray(run(as_trial(step), begin(u0), (), count, room=count, states=True)[2][0])
+    u0 = np.asarray(truth[0], np.float32)
+    rolled = np.concatenate([*frames(as_trial(step), u0, count, room=ROOM)])
     axes = tuple(range(2, truth.ndim))
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.sqrt(((rolled - truth[1:]) ** 2).mean(axes))

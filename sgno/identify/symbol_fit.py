@@ -12,7 +12,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix as optx
 from jax import enable_x64
 from jaxtyping import Array, Float
 
@@ -89,6 +88,9 @@ def _least_squares(start: Symbols, arguments, terms, points: tuple[int, ...], co
         known, basis, pairs = arguments
         scheme = Scheme(_multipliers(symbols, known, basis), terms, points, inner_steps=S, stages=stages)
         return to_points(scheme.advance(scheme.enter(pairs.now), S), points) - pairs.then
+
+    # Here, because few fits need it and it takes as long to import as a small fit.
+    import optimistix as optx
 
     solver = optx.LevenbergMarquardt(_TOLERANCE, _TOLERANCE)
     options = {"jac": "fwd"}

@@ -19,7 +19,9 @@ from sgno.io.split import Split
 from sgno.io.survey import Normalise
 from sgno.lab.auto import MINUTES, Search, Tried, summary
 from sgno.lab.data.own import DividedData, OwnData, OwnTask, divide, open_data
+from sgno.lab.data.trajectories import default_cache
 from sgno.lab.job import CHECKPOINT_SECONDS, Job, run_job
+from sgno.lab.machine import use_compilation_cache
 from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.registry import MODELS, get_model, with_settings
@@ -213,6 +215,7 @@ def fit(
         stream=stream,
         training=training,
     )
+    use_compilation_cache(default_cache())
     with tempfile.TemporaryDirectory(prefix="sgno-fit-") if out is None else nullcontext(out) as folder:
         store = Store(folder)
 

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import enable_x64
+from jaxtyping import PRNGKeyArray
 
 from sgno.config import ModelConfig
 from sgno.errors import InputError
@@ -148,12 +149,11 @@ def _run(
     data = load_data(job.task, cache) if data is None else data
     units = choose_units(job.normalise, data.moments)
     learned = data.train if units is None else units.apply(data.train)
-    # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
-    init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
+    init_key, shuffle_key, fit_key = _keys(jax.random.PRNGKey(job.seed))
     # Drawn in float32 whatever the precision, so that one seed means one start.
     with enable_x64(False):
         step = job.model.build(data.grid, key=init_key)
-        step = warm_start(step, excerpt(learned), key=jax.random.fold_in(init_key, 1))
+        step = warm_start(step, excerpt(learned), key=fit_key)
     trained_from = time.perf_counter()
     result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
@@ -195,6 +195,17 @@ def _run(
     record = seal(record)
     _write(job, store, data, result, scored, validated, record, range_to_json(watch, held_out))
     return record
+
+
+def _split(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
+    """The keys of the start, of the batches and of the fit to the data."""
+    # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
+    init_key, shuffle_key = jax.random.split(key)
+    return init_key, shuffle_key, jax.random.fold_in(init_key, 1)
+
+
+# One program, which runs once: optimising it would take longer.
+_keys = jax.jit(_split, compiler_options={"xla_backend_optimization_level": "0"})
 
 
 def _train(

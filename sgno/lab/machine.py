@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import importlib.metadata
+import os
 import platform
 import sys
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import Any
 import jax
 
 from sgno.devices import cores
+from sgno.io.files import content_id
 
 _PACKAGES = ("sgno", "jax", "jaxlib", "equinox", "optax", "apebench", "exponax", "pdequinox", "numpy")
 # A process that holds more than this when a job begins drops what earlier jobs compiled.
 _MOST_KEPT_BYTES = 10**9
+# Compiled programs on disk: a job leaves 1 to 10 MB.
+_COMPILED, _MOST_COMPILED_BYTES = "compiled", 2 * 10**9
 
 
 def versions() -> dict[str, str]:
@@ -71,12 +75,41 @@ def give_back() -> None:
 
 
 def use_compilation_cache(cache: Path) -> None:
-    """Let JAX reuse programs that any earlier process compiled on this machine.
+    """Let JAX reuse programs that any earlier process compiled on a machine like this one.
 
-    Called by the command line and by workers, never on import.
+    Called by the command line, by workers and by `sgno.fit`, never on import. A folder that the user has
+    chosen (`JAX_COMPILATION_CACHE_DIR`) stays chosen. Ours has a part for each kind of processor, since
+    programs on a shared disk use the instructions of the one that compiled them.
     """
-    jax.config.update("jax_compilation_cache_dir", str(cache / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    chosen = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    if chosen is not None and Path(chosen).parent.name != _COMPILED:
+        return
+    kind = [platform.machine(), *(_from_proc("cpuinfo", name) for name in ("model name", "flags"))]
+    folder = cache / _COMPILED / content_id([*kind, importlib.metadata.version("jaxlib")])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _drop_oldest(folder, _MOST_COMPILED_BYTES)
+    except OSError:
+        return
+    # JAX would warn of every program that it cannot write.
+    if os.access(folder, os.W_OK):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def _drop_oldest(folder: Path, most: int) -> None:
+    """Remove the files of a folder that were not used for longest until `most` bytes are left.
+
+    JAX could bound its cache itself, by a lock at every access, for which shared disks are slow or unfit.
+    """
+    files = [(entry.path, entry.stat()) for entry in os.scandir(folder) if entry.is_file()]
+    total = sum(found.st_size for _, found in files)
+    for path, found in sorted(files, key=lambda file: max(file[1].st_atime, file[1].st_mtime)):
+        if total <= most:
+            return
+        # Another process may tidy up too.
+        Path(path).unlink(missing_ok=True)
+        total -= found.st_size
 
 
 def forget_programs() -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from sgno.config import ModelConfig
@@ -18,7 +19,7 @@ from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.io.survey import Normalise
 from sgno.spectral import mode_shape, shared_index, to_modes, to_points
-from sgno.step import trainable
+from sgno.step import host_batch, trainable
 
 
 class Linear(eqx.Module):
@@ -37,19 +38,16 @@ class Linear(eqx.Module):
     def __init__(self, config: "LinearConfig", grid: Grid, *, key: PRNGKeyArray | None = None):
         del key
         C, modes = grid.channels, mode_shape(grid.points)
-        identity = jnp.eye(C).reshape(C, C, *(1,) * len(modes))
-        self.M_real = jnp.broadcast_to(identity, (C, C, *modes))
-        self.M_imag = jnp.zeros((C, C, *modes))
+        # Made on the host: there is nothing to compile.
+        identity = np.eye(C, dtype=np.float32).reshape(C, C, *(1,) * len(modes))
+        self.M_real = jax.device_put(np.broadcast_to(identity, (C, C, *modes)))
+        self.M_imag = jax.device_put(np.zeros((C, C, *modes), np.float32))
         self.config = config
         self.grid = grid
 
     def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
         points = u.shape[1:]
-        if len(points) != self.grid.num_spatial_dims or u.shape[0] != self.grid.channels:
-            raise InputError(
-                f"This step was made for states of shape {self.grid.shape}, but got one of shape {u.shape}. "
-                "The points per axis may differ, the channels and the number of axes may not."
-            )
+        self.check(u.shape)
         u_hat = to_modes(jnp.asarray(u), points)
         M = self.M_real + 1j * self.M_imag
         if points == self.grid.points:
@@ -58,6 +56,28 @@ class Linear(eqx.Module):
             in_M, in_u = shared_index(self.grid.points, points)
             v_hat = jnp.zeros_like(u_hat).at[in_u].set(jnp.einsum("oi...,i...->o...", M[in_M], u_hat[in_u]))
         return to_points(v_hat, points)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise `InputError` unless states of this shape can be advanced."""
+        if len(shape) != 1 + self.grid.num_spatial_dims or shape[0] != self.grid.channels:
+            raise InputError(
+                f"This step was made for states of shape {self.grid.shape}, but got one of shape {shape}. "
+                "The points per axis may differ, the channels and the number of axes may not."
+            )
+
+
+@host_batch.register(Linear)
+def _(
+    step: Linear, u: Float[np.ndarray, "batch channels *points"]
+) -> Float[np.ndarray, "batch channels *points"]:
+    points = u.shape[2:]
+    step.check(u.shape[1:])
+    u_hat = to_modes(u, points)
+    M = np.asarray(step.M_real) + 1j * np.asarray(step.M_imag)
+    in_M, in_u = shared_index(step.grid.points, points)
+    v_hat = np.zeros_like(u_hat)
+    v_hat[in_u] = np.einsum("oi...,bi...->bo...", M[in_M], u_hat[in_u])
+    return to_points(v_hat, points)
 
 
 @trainable.register(Linear)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -17,6 +16,7 @@ from sgno.step import (
     batch,
     count_parameters,
     fast_batch,
+    host_batch,
     prepare,
     states_at_once,
     trainable,
@@ -45,9 +45,10 @@ class Normalised(eqx.Module):
     def grid(self) -> Grid:
         return self.step.grid
 
-    def constants(self, u: Array, num_spatial_dims: int) -> tuple[Array, Array]:
+    def constants(self, u: Any, num_spatial_dims: int) -> tuple[Any, Any]:
+        """Mean and scale, shaped to meet the channels of `u`."""
         shape = (-1, *(1,) * num_spatial_dims)
-        return jnp.asarray(self.mean, u.dtype).reshape(shape), jnp.asarray(self.scale, u.dtype).reshape(shape)
+        return np.asarray(self.mean, u.dtype).reshape(shape), np.asarray(self.scale, u.dtype).reshape(shape)
 
 
 @batch.register(Normalised)
@@ -65,6 +66,15 @@ def _(step: Normalised, u: Float[Array, "batch channels *points"]) -> Float[Arra
 @count_parameters.register(Normalised)
 def _(step: Normalised) -> ParameterCount:
     return count_parameters(step.step)
+
+
+@host_batch.register(Normalised)
+def _(
+    step: Normalised, u: Float[np.ndarray, "batch channels *points"]
+) -> Float[np.ndarray, "batch channels *points"] | None:
+    m, s = step.constants(u, u.ndim - 2)
+    new = host_batch(step.step, (u - m) / s)
+    return None if new is None else s * new + m
 
 
 @states_at_once.register(Normalised)

@@ -11,8 +11,8 @@ from jaxtyping import Array, Complex, PRNGKeyArray
 
 from sgno.sgno_x.multipliers import Multiplier
 from sgno.sgno_x.symbols import below, symbol, symbol_names
-from sgno.spectral import mode_numbers, mode_shape, to_modes, to_points
-from sgno.spectral.bases import Either
+from sgno.spectral import mode_numbers, mode_shape, namespace, to_modes, to_points
+from sgno.spectral.bases import AnyArray, Either
 
 
 class Terms(eqx.Module):
@@ -53,6 +53,8 @@ def starting_filters(
         return terms.filters(points, cutoff)
     basis = Terms([[f"0:{name}" for name in symbol_names(len(points))]]).filters(points, cutoff)
     basis /= np.abs(basis).max(axis=tuple(range(1, basis.ndim)), keepdims=True)
+    # The second key drew the latent carry of version 0.1; stored cold starts depend on the split.
+    key = jax.random.split(key)[0]
     return jnp.tensordot(jax.random.normal(key, (len(terms.factors), len(basis))), jnp.asarray(basis), axes=1)
 
 
@@ -75,10 +77,13 @@ class Filters(eqx.Module):
         self.points = points
         self.cutoff = cutoff
 
-    def __call__(self) -> Complex[Array, "factors *modes"]:
-        w = self.w()
-        full = jnp.zeros((w.shape[0], *mode_shape(self.points)), dtype=w.dtype)
-        return full.at[_kept(self.points, self.cutoff)].set(w)
+    def __call__(self) -> Complex[AnyArray, "factors *modes"]:
+        w, kept = self.w(), _kept(self.points, self.cutoff)
+        full = namespace(w).zeros((w.shape[0], *mode_shape(self.points)), dtype=w.dtype)
+        if isinstance(full, np.ndarray):
+            full[kept] = w
+            return full
+        return full.at[kept].set(w)
 
 
 def _kept(points: tuple[int, ...], cutoff: tuple[int, ...]) -> tuple[slice | np.ndarray, ...]:

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -20,7 +18,7 @@ from sgno.sgno_x.multipliers import Coupling, Growth, Multiplier, Rates
 from sgno.sgno_x.scheme import Multipliers, Scheme
 from sgno.sgno_x.symbols import two_thirds
 from sgno.sgno_x.trapping import TrappingSet
-from sgno.spectral import mode_shape, to_points
+from sgno.spectral import mode_shape, namespace, to_points
 from sgno.step import batch, cached_states, prepare, states_at_once
 
 _CHOICES = {
@@ -200,8 +198,7 @@ class SGNOX(eqx.Module):
         self.coupling = Coupling(np.stack([zero] * C), 1.0, real=real) if C > 1 else None
         self.filters = None
         if J:
-            # The second key drew the latent carry of version 0.1; stored cold starts depend on the split.
-            D = starting_filters(terms, grid.points, resolved.cutoff, key=jax.random.split(key)[0])
+            D = starting_filters(terms, grid.points, resolved.cutoff, key=key)
             self.filters = Filters(D, 1.0, grid.points, resolved.cutoff)
         self.P = Multiplier(np.zeros((C, J, *zero.shape[1:]), complex))
         self.forcing = Multiplier(zero) if resolved.forcing else None
@@ -224,14 +221,15 @@ class SGNOX(eqx.Module):
     def multipliers(self) -> Multipliers:
         """Everything learned, on the training grid."""
         Lambda = self.generator()
+        xp = namespace(Lambda)
         return Multipliers(
             Lambda=Lambda,
             m=self.growth(),
             K=None if self.coupling is None else self.coupling(),
-            D=jnp.zeros((0, *Lambda.shape[1:]), Lambda.dtype) if self.filters is None else self.filters(),
+            D=xp.zeros((0, *Lambda.shape[1:]), Lambda.dtype) if self.filters is None else self.filters(),
             P=self.P(),
             f=None if self.forcing is None else self.forcing(),
-            T=jnp.ones_like(Lambda) if self.gain is None else self.gain(),
+            T=xp.ones_like(Lambda) if self.gain is None else self.gain(),
             r=None if self.trapping is None else self.trapping.radius(),
         )
 

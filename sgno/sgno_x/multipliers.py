@@ -1,10 +1,18 @@
-"""Learned Fourier multipliers: rates that cannot grow, bounded growth, bounded coupling."""
+"""Learned Fourier multipliers: rates that cannot grow, bounded growth, bounded coupling.
+
+Multipliers of NumPy arrays are computed on the host, which compiles nothing, those of JAX arrays by JAX.
+"""
+
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float, Inexact, Int8
+
+from sgno.spectral import namespace
+from sgno.spectral.bases import AnyArray
 
 # A mode grows by at most a factor e in one step.
 GROWTH_BOUND = 1.0
@@ -22,9 +30,9 @@ class Multiplier(eqx.Module):
     already reached the rounding errors of the data.
     """
 
-    real: Float[Array, "*shape"]
-    imag: Float[Array, "*shape"] | None
-    unit: Int8[Array, "*shape"]
+    real: Float[AnyArray, "*shape"]
+    imag: Float[AnyArray, "*shape"] | None
+    unit: Int8[AnyArray, "*shape"]
 
     def __init__(self, value: np.ndarray | Array, unit: np.ndarray | float = 1.0, *, real: bool = False):
         # Host arrays stay on the host: each operation of JAX would be a program of its own to compile.
@@ -32,19 +40,19 @@ class Multiplier(eqx.Module):
         exponent = np.clip(np.floor(np.log2(np.maximum(unit, 1e-30))), -100, 100)
         exponent = np.broadcast_to(exponent, value.shape)
         inverse = (2.0**-exponent).astype(np.float32)
-        self.real = jnp.asarray(inverse * xp.real(value).astype(np.float32))
-        self.imag = None if real else jnp.asarray(inverse * xp.imag(value).astype(np.float32))
-        self.unit = jnp.asarray(exponent.astype(np.int8))
+        self.real = jax.device_put(inverse * xp.real(value).astype(np.float32))
+        self.imag = None if real else jax.device_put(inverse * xp.imag(value).astype(np.float32))
+        self.unit = jax.device_put(exponent.astype(np.int8))
 
-    def __call__(self) -> Inexact[Array, "*shape"]:
+    def __call__(self) -> Inexact[AnyArray, "*shape"]:
         scale = self.scale()
         if self.imag is None:
             return scale * self.real
-        return jax.lax.complex(scale * self.real, scale * self.imag)
+        return _complex(scale * self.real, scale * self.imag)
 
-    def scale(self) -> Float[Array, "*shape"]:
+    def scale(self) -> Float[AnyArray, "*shape"]:
         """2^unit."""
-        return jnp.exp2(self.unit.astype(self.real.dtype))
+        return namespace(self.unit).exp2(self.unit.astype(self.real.dtype))
 
 
 class Rates(eqx.Module):
@@ -61,9 +69,9 @@ class Rates(eqx.Module):
         damping = np.maximum(-np.real(L), _ABOVE_ZERO)
         self.w = Multiplier(damping + 1j * np.imag(L), unit, real=real)
 
-    def __call__(self) -> Complex[Array, "channels *modes"]:
+    def __call__(self) -> Complex[AnyArray, "channels *modes"]:
         w = self.w()
-        return jax.lax.complex(-jnp.abs(w.real), jnp.imag(w))
+        return _complex(-namespace(w).abs(w.real), w.imag)
 
 
 class Growth(eqx.Module):
@@ -81,8 +89,10 @@ class Growth(eqx.Module):
         """From rates `L`, of which this is the positive real part."""
         self.w = Multiplier(np.maximum(np.real(L), _ABOVE_ZERO), unit, real=True)
 
-    def __call__(self) -> Float[Array, "channels *modes"]:
-        return jnp.minimum(jnp.abs(self.w()), GROWTH_BOUND)
+    def __call__(self) -> Float[AnyArray, "channels *modes"]:
+        w = self.w()
+        xp = namespace(w)
+        return xp.minimum(xp.abs(w), GROWTH_BOUND)
 
 
 class Coupling(eqx.Module):
@@ -93,9 +103,15 @@ class Coupling(eqx.Module):
     def __init__(self, K: np.ndarray, unit: np.ndarray | float, *, real: bool):
         self.w = Multiplier(K, unit, real=real)
 
-    def __call__(self) -> Inexact[Array, "out channels *modes"]:
+    def __call__(self) -> Inexact[AnyArray, "out channels *modes"]:
         K = self.w()
-        power = jnp.real(K) ** 2 + jnp.imag(K) ** 2
+        xp = namespace(K)
+        power = xp.real(K) ** 2 + xp.imag(K) ** 2
         outside = power > COUPLING_BOUND**2
-        K = K * jnp.where(outside, COUPLING_BOUND * jax.lax.rsqrt(jnp.where(outside, power, 1.0)), 1.0)
-        return K * (1 - jnp.eye(K.shape[0])).reshape(*K.shape[:2], *(1,) * (K.ndim - 2))
+        K = K * xp.where(outside, COUPLING_BOUND / xp.sqrt(xp.where(outside, power, 1.0)), 1.0)
+        others = (1 - np.eye(K.shape[0])).astype(power.dtype)
+        return K * others.reshape(*K.shape[:2], *(1,) * (K.ndim - 2))
+
+
+def _complex(real: Any, imag: Any) -> Any:
+    return real + 1j * imag if isinstance(real, np.ndarray) else jax.lax.complex(real, imag)

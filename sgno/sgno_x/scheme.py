@@ -10,7 +10,8 @@ from jaxtyping import Array, Complex, Float, Inexact
 
 from sgno.sgno_x.closure import Terms, products
 from sgno.sgno_x.trapping import enter, project, sup_bound
-from sgno.spectral import phi1, phi2, phi3, to_modes
+from sgno.spectral import namespace, phi1, phi2, phi3, to_modes
+from sgno.spectral.bases import AnyArray
 
 State = Complex[Array, "batch channels *modes"]
 Features = list[Complex[Array, "batch *modes"]]
@@ -24,14 +25,14 @@ class Multipliers(eqx.Module):
     radii).
     """
 
-    Lambda: Complex[Array, "channels *modes"]
-    m: Float[Array, "channels *modes"]
-    K: Inexact[Array, "channels channels *modes"] | None
-    D: Complex[Array, "factors *modes"]
-    P: Complex[Array, "channels terms *modes"]
-    f: Complex[Array, "channels *modes"] | None
-    T: Complex[Array, "channels *modes"]
-    r: Float[Array, "channels *modes"] | None
+    Lambda: Complex[AnyArray, "channels *modes"]
+    m: Float[AnyArray, "channels *modes"]
+    K: Inexact[AnyArray, "channels channels *modes"] | None
+    D: Complex[AnyArray, "factors *modes"]
+    P: Complex[AnyArray, "channels terms *modes"]
+    f: Complex[AnyArray, "channels *modes"] | None
+    T: Complex[AnyArray, "channels *modes"]
+    r: Float[AnyArray, "channels *modes"] | None
 
 
 class Closure(NamedTuple):
@@ -62,12 +63,12 @@ class Scheme(eqx.Module):
     """
 
     w: Multipliers
-    decay: Complex[Array, "channels *modes"]
-    half_decay: Complex[Array, "channels *modes"]
-    first: Complex[Array, "channels *modes"]
-    half: Complex[Array, "channels *modes"]
-    middle: Complex[Array, "channels *modes"]
-    last: Complex[Array, "channels *modes"]
+    decay: Complex[AnyArray, "channels *modes"]
+    half_decay: Complex[AnyArray, "channels *modes"]
+    first: Complex[AnyArray, "channels *modes"]
+    half: Complex[AnyArray, "channels *modes"]
+    middle: Complex[AnyArray, "channels *modes"]
+    last: Complex[AnyArray, "channels *modes"]
     terms: Terms
     points: tuple[int, ...] = eqx.field(static=True)
     stages: int = eqx.field(static=True)
@@ -79,8 +80,9 @@ class Scheme(eqx.Module):
         z = h * (w.Lambda + w.m)
         p2, p3 = phi2(z), phi3(z)
         self.w = w
-        self.decay = jnp.exp(z)
-        self.half_decay = jnp.exp(z / 2)
+        xp = namespace(z)
+        self.decay = xp.exp(z)
+        self.half_decay = xp.exp(z / 2)
         self.first = h * phi1(z)
         self.half = h / 2 * phi1(z / 2)
         self.middle = h * (2 * p2 - 4 * p3)

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float, Int16
 
-from sgno.spectral import multiplicity
+from sgno.spectral import multiplicity, namespace
+from sgno.spectral.bases import AnyArray
 
 # Radii are kept as quarters of powers of two, rounded up: 19 % at most above what was asked for.
 _PER_OCTAVE = 4
@@ -33,7 +34,7 @@ class TrappingSet(eqx.Module):
     carry, they are nonexpansive, and the step keeps its Lipschitz constant.
     """
 
-    exponent: Int16[Array, "channels *modes"]
+    exponent: Int16[AnyArray, "channels *modes"]
     points: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(
@@ -43,12 +44,12 @@ class TrappingSet(eqx.Module):
         axes = tuple(range(1, envelope.ndim))
         reach = np.maximum(envelope, _FLOOR * envelope.max(axis=axes, keepdims=True))
         radius = margin * np.maximum(reach, np.finfo(np.float32).tiny)
-        self.exponent = jnp.asarray(np.ceil(_PER_OCTAVE * np.log2(radius)), dtype=jnp.int16)
+        self.exponent = jax.device_put(np.ceil(_PER_OCTAVE * np.log2(radius)).astype(np.int16))
         self.points = points
 
-    def radius(self) -> Float[Array, "channels *modes"]:
+    def radius(self) -> Float[AnyArray, "channels *modes"]:
         """r_c(k)."""
-        return jnp.exp2(self.exponent.astype(jnp.float32) / _PER_OCTAVE)
+        return namespace(self.exponent).exp2(self.exponent.astype(np.float32) / np.float32(_PER_OCTAVE))
 
     def rms_bound(self) -> Float[Array, " channels"]:
         """No state's root mean square in this channel exceeds this."""

@@ -1,21 +1,24 @@
-"""Score a step against reference trajectories, without holding its predictions or all of the reference."""
+"""Score a step against reference trajectories, without holding its predictions or all of the reference.
+
+The step is rolled out by the engine, and what comes out is compared on the host: the comparison would take
+longer to compile than the rollout.
+"""
 
 import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from sgno.engine import Observer, begin, run
+from sgno.engine import ROOM, frames
 from sgno.errors import InputError
 from sgno.io.source import Source
 from sgno.solve.metrics import (
     SpectralErrors,
     correlation,
-    energy_spectrum,
+    energy_spectra,
     gmean,
     mean_over_trajectories,
     nonfinite_steps,
@@ -23,12 +26,14 @@ from sgno.solve.metrics import (
     spectral_errors,
     stable_step,
 )
-from sgno.solve.monitor import Monitor, Reference, Signals
+from sgno.solve.monitor import Reference, Signals, signals_of, start_of
 from sgno.step import Step
 
 # Numbers of reference states on the device at once, and of one time of a block of trajectories: 64 and 16 MB
 # in float32.
 _CHUNK_NUMBERS, _STATE_NUMBERS = 16_000_000, 4_000_000
+# Numbers of states compared at once: a few megabytes stay in the cache.
+_SCORED_NUMBERS = 2**18
 # Frames of a trajectory that pictures show, by the number of axes, and points an axis.
 _FRAMES = {1: 200, 2: 40, 3: 40}
 _VIEW_POINTS = 64
@@ -127,55 +132,60 @@ def evaluate(
 
 
 class _Compared(NamedTuple):
-    """What there is to know of the states of one time and their reference."""
+    """What there is to know of some states and their references, a row for each."""
 
-    nrmse: Float[Array, " batch"]
-    correlation: Float[Array, " batch"]
+    nrmse: Float[np.ndarray, " rows"]
+    correlation: Float[np.ndarray, " rows"]
     spectral: SpectralErrors
-    spectrum: Float[Array, " radius"]
-    reference_spectrum: Float[Array, " radius"]
-    sample: Array
+    spectrum: Float[np.ndarray, "rows radius"]
+    reference_spectrum: Float[np.ndarray, "rows radius"]
+    signals: Signals | None
 
 
-class _Compare(Observer):
-    """Compares the states after step `t` with `truth[t - first]`."""
-
-    truth: Float[Array, "times batch channels *points"]
-    first: Int[Array, ""]
-
-    def init(self, u0):
-        return None
-
-    def __call__(self, memory, t, u):
-        target = self.truth[t - self.first]
-        spectra = energy_spectrum(u), energy_spectrum(target)
-        errors = nrmse(u, target), correlation(u, target), spectral_errors(u, target)
-        return None, _Compared(*errors, *spectra, view(u[:1])[0])
-
-
+# A rollout that diverges overflows, and phases of nothing are 0/0: both are results.
+@np.errstate(all="ignore")
 def _evaluate(
     step: Step, reference, chosen: slice, num_steps: int, precision: str, watch: Reference | None
 ) -> Evaluation:
     """The evaluation of trajectories whose states of one time fit into memory together."""
     start = np.asarray(reference[chosen, slice(0, 1)])
-    u0 = jnp.asarray(start[:, 0], precision)
-    chunk = max(1, _CHUNK_NUMBERS // max(1, u0.size))
-    # Powers of two, so that another number of steps is mostly the same program.
-    room = min(chunk, 1 << (num_steps - 1).bit_length())
-    monitors = () if watch is None else (Monitor(watch),)
-    carry, pieces = None, []
-    for first in range(1, num_steps + 1, room):
-        count = min(room, num_steps + 1 - first)
-        truth = np.zeros((room, *u0.shape), precision)
-        truth[:count] = np.moveaxis(np.asarray(reference[chosen, slice(first, first + count)]), 1, 0)
-        observers = (_Compare(jnp.asarray(truth), jnp.asarray(first, jnp.int32)), *monitors)
-        carry = begin(u0, observers) if carry is None else carry
-        carry, _, (_, seen) = run(step, carry, observers, count, room=room, states=False)
-        pieces.append(jax.tree.map(lambda x, count=count: np.asarray(x)[:count], seen))
-    compared, *signals = jax.tree.map(lambda *piece: np.concatenate(piece), *pieces)
+    u0 = np.asarray(start[:, 0], precision)
+    first_modes = None if watch is None else start_of(watch, u0)
+    count, size = len(u0), max(1, u0.size)
+    room = int(np.clip(_CHUNK_NUMBERS // size, 1, ROOM))
+    at_once = max(1, _SCORED_NUMBERS // size)
+    done, pieces, sample = 0, [], [start[0]]
     every = frame_stride(u0.ndim - 2, num_steps)
-    sample = np.concatenate([np.asarray(view(jnp.asarray(start[0]))), compared.sample[every - 1 :: every]])
-    return Evaluation(*compared._replace(sample=sample), *signals)
+    for states in frames(step, u0, num_steps, room=room):
+        truth = np.asarray(reference[chosen, slice(done + 1, done + 1 + len(states))], precision)
+        truth = np.moveaxis(truth, 1, 0)
+        for i in range(0, len(states), at_once):
+            u, target = (x[i : i + at_once].reshape(-1, *u0.shape[1:]) for x in (states, truth))
+            t = np.repeat(np.arange(done + i + 1, done + i + 1 + len(u) // count), count)
+            pieces.append(_compare(u, target, t, watch, first_modes))
+        sample.append(states[np.arange(done + 1, done + 1 + len(states)) % every == 0, 0])
+        done += len(states)
+    joined = jax.tree.map(lambda *piece: np.concatenate(piece), *pieces)
+    found: _Compared = jax.tree.map(lambda x: x.reshape(-1, count, *x.shape[1:]), joined)
+    return Evaluation(
+        found.nrmse,
+        found.correlation,
+        found.spectral,
+        found.spectrum.mean(axis=1),
+        found.reference_spectrum.mean(axis=1),
+        np.concatenate([view(states) for states in sample]),
+        found.signals,
+    )
+
+
+def _compare(
+    u: np.ndarray, target: np.ndarray, t: np.ndarray, watch: Reference | None, start: np.ndarray | None
+) -> _Compared:
+    signals = None
+    if watch is not None and start is not None:
+        signals = signals_of(watch, np.tile(start, (len(u) // len(start), *(1,) * (start.ndim - 1))), t, u)
+    errors = nrmse(u, target), correlation(u, target), spectral_errors(u, target)
+    return _Compared(*errors, energy_spectra(u), energy_spectra(target), signals)
 
 
 def frame_stride(num_spatial_dims: int, num_steps: int) -> int:
@@ -183,15 +193,16 @@ def frame_stride(num_spatial_dims: int, num_steps: int) -> int:
     return max(1, num_steps // _FRAMES[num_spatial_dims])
 
 
-def view(states: Float[Array, "times channels *points"]) -> Float[Array, "times channels *pixels"]:
+@np.errstate(over="ignore", invalid="ignore")
+def view(states: Float[np.ndarray, "times channels *points"]) -> Float[np.ndarray, "times channels *pixels"]:
     """States for pictures, in float16: about 64 points an axis, and in 3D one slice across each axis."""
     states = states[(..., *(slice(None, None, max(1, n // _VIEW_POINTS)) for n in states.shape[2:]))]
     if states.ndim == 5:
-        states = jnp.stack([jnp.take(states, states.shape[a] // 2, axis=a) for a in (2, 3, 4)], axis=2)
-    return states.astype(jnp.float16)
+        states = np.stack([np.take(states, states.shape[a] // 2, axis=a) for a in (2, 3, 4)], axis=2)
+    return states.astype(np.float16)
 
 
 def sample_reference(test: Trajectories) -> np.ndarray:
     """The frames of the first trajectory, its initial state first, which `Evaluation.sample` predicts."""
     every = frame_stride(len(test.shape) - 3, test.shape[1] - 1)
-    return np.asarray(view(jnp.asarray(test[slice(0, 1), slice(0, None, every)][0])))
+    return view(np.asarray(test[slice(0, 1), slice(0, None, every)])[0])

@@ -1,39 +1,42 @@
 """How far a prediction is from the reference, in space and in frequency, and the few numbers a table shows.
 
 Spectral errors are computed in the one-sided representation of the real FFT, without reconstructing the
-conjugate half, for every model alike. The scores are plain numpy; nothing is clipped or dropped.
+conjugate half, for every model alike. Errors of NumPy arrays are computed on the host, which compiles
+nothing, those of JAX arrays by JAX. The scores are plain numpy; nothing is clipped or dropped.
 """
 
 import math
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sgno.spectral import multiplicity, to_modes, wavenumber_norm
+from sgno.spectral import multiplicity, namespace, to_modes, wavenumber_norm
+from sgno.spectral.bases import Either
 
 EPSILON = 1e-12
 HORIZON = 100
 
 
 def nrmse(
-    prediction: Float[Array, "batch channels *points"], reference: Float[Array, "batch channels *points"]
-) -> Float[Array, " batch"]:
+    prediction: Float[Either, "batch channels *points"], reference: Float[Either, "batch channels *points"]
+) -> Float[Either, " batch"]:
     """||prediction - reference||_2 / (||reference||_2 + 1e-12), over channels and points."""
     return _norm(prediction - reference) / (_norm(reference) + EPSILON)
 
 
 def correlation(
-    prediction: Float[Array, "batch channels *points"], reference: Float[Array, "batch channels *points"]
-) -> Float[Array, " batch"]:
+    prediction: Float[Either, "batch channels *points"], reference: Float[Either, "batch channels *points"]
+) -> Float[Either, " batch"]:
     """<prediction, reference> / (||prediction|| ||reference||): 1 for states of the same shape."""
-    inner = jnp.sum(prediction * reference, axis=tuple(range(1, prediction.ndim)))
+    xp = namespace(prediction)
+    inner = xp.sum(prediction * reference, axis=tuple(range(1, prediction.ndim)))
     return inner / (_norm(prediction) * _norm(reference) + EPSILON)
 
 
-def _norm(u: Float[Array, "batch *state"]) -> Float[Array, " batch"]:
-    return jnp.sqrt(jnp.sum(jnp.square(u), axis=tuple(range(1, u.ndim))))
+def _norm(u: Float[Either, "batch *state"]) -> Float[Either, " batch"]:
+    xp = namespace(u)
+    return xp.sqrt(xp.sum(xp.square(u), axis=tuple(range(1, u.ndim))))
 
 
 class SpectralErrors(NamedTuple):
@@ -60,7 +63,7 @@ def shells(points: tuple[int, ...]) -> np.ndarray:
 
 
 def spectral_errors(
-    prediction: Float[Array, "batch channels *points"], reference: Float[Array, "batch channels *points"]
+    prediction: Float[Either, "batch channels *points"], reference: Float[Either, "batch channels *points"]
 ) -> SpectralErrors:
     """Energy error, error of the low, mid and high band energies, and masked phase error.
 
@@ -71,34 +74,34 @@ def spectral_errors(
     with p, q the coefficients of prediction and reference, sums over modes and channels, and
     tau = max(eps, 0.05 q75(|q|), 1e-3 max |q|) for each state.
     """
-    points = reference.shape[2:]
+    xp, points = namespace(reference), reference.shape[2:]
     # Unnormalised coefficients, to which the paper's eps refers.
     p, q = (math.prod(points) * to_modes(u, points) for u in (prediction, reference))
-    p_energy, q_energy = jnp.square(jnp.abs(p)), jnp.square(jnp.abs(q))
+    p_energy, q_energy = xp.square(xp.abs(p)), xp.square(xp.abs(q))
     axes = tuple(range(1, p.ndim))
-    energy = jnp.sum(jnp.abs(p_energy - q_energy), axes) / jnp.maximum(jnp.sum(q_energy, axes), EPSILON)
+    energy = xp.sum(xp.abs(p_energy - q_energy), axes) / xp.maximum(xp.sum(q_energy, axes), EPSILON)
 
     def band_error(mask):
-        got, true = jnp.sum(p_energy * mask, axes), jnp.sum(q_energy * mask, axes)
-        return jnp.abs(got - true) / jnp.maximum(true, EPSILON)
+        got, true = xp.sum(p_energy * mask, axes), xp.sum(q_energy * mask, axes)
+        return xp.abs(got - true) / xp.maximum(true, EPSILON)
 
-    low, mid, high = (band_error(jnp.asarray(mask)) for mask in bands(points))
-    amplitude = jnp.abs(q)
+    low, mid, high = (band_error(xp.asarray(mask)) for mask in bands(points))
+    amplitude = xp.abs(q)
     flat = amplitude.reshape(len(q), -1)
-    tau = jnp.maximum(0.05 * jnp.quantile(flat, 0.75, axis=1), 1e-3 * jnp.max(flat, axis=1))
-    mask = amplitude > jnp.maximum(tau, EPSILON).reshape(-1, *(1,) * (p.ndim - 1))
-    difference = jnp.abs(jnp.angle(p * jnp.conj(q)))
+    tau = xp.maximum(0.05 * xp.quantile(flat, 0.75, axis=1), 1e-3 * xp.max(flat, axis=1))
+    mask = amplitude > xp.maximum(tau, EPSILON).reshape(-1, *(1,) * (p.ndim - 1))
+    difference = xp.abs(xp.angle(p * xp.conj(q)))
     # 0/0 where no mode is above tau: NaN says that the step has no phase error.
-    phase = jnp.sum(jnp.where(mask, difference, 0), axes) / jnp.sum(mask, axes)
+    phase = xp.sum(xp.where(mask, difference, 0), axes) / xp.sum(mask, axes)
     return SpectralErrors(energy, low, mid, high, phase)
 
 
-def energy_spectrum(u: Float[Array, "batch channels *points"]) -> Float[Array, " radius"]:
-    """Energy per integer shell of |k|, averaged over the batch; the same for a function on any grid."""
-    points = u.shape[2:]
-    weight = jnp.asarray(multiplicity(points), u.dtype)
-    density = jnp.sum(jnp.square(jnp.abs(to_modes(u, points))) * weight, axis=1)
-    return jnp.mean(density.reshape(len(u), -1) @ jnp.asarray(shells(points), density.dtype), axis=0)
+def energy_spectra(u: Float[Either, "batch channels *points"]) -> Float[Either, "batch radius"]:
+    """Energy per integer shell of |k| of each state; the same for a function on any grid."""
+    xp, points = namespace(u), u.shape[2:]
+    weight = xp.asarray(multiplicity(points), dtype=u.dtype)
+    density = xp.sum(xp.square(xp.abs(to_modes(u, points))) * weight, axis=1)
+    return density.reshape(len(u), -1) @ xp.asarray(shells(points), dtype=density.dtype)
 
 
 def mean_over_trajectories(errors: np.ndarray) -> np.ndarray:

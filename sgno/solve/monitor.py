@@ -13,10 +13,9 @@ not predictable; amplitude is compared with the energies seen in training, and t
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
@@ -24,7 +23,8 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 from sgno.engine import Observer
 from sgno.errors import InputError, unknown_name
 from sgno.solve.metrics import bands, shells
-from sgno.spectral import multiplicity, to_modes
+from sgno.spectral import multiplicity, namespace, to_modes
+from sgno.spectral.bases import AnyArray, Either
 
 FAULTS = ("amplitude", "blocking", "phase")
 # Part of the amplitude by which the modes that carry the state may differ from what is expected, and radians
@@ -60,16 +60,16 @@ class Reference(eqx.Module):
         below.
     """
 
-    multiplier: Complex[Array, "channels *modes"]
-    coherent: Bool[Array, ""]
-    energy: Float[Array, " 2"]
-    ratio: Float[Array, " 2"]
-    decay: Float[Array, ""]
-    horizon: Float[Array, ""]
-    share: Float[Array, " 2"]
-    mean: Float[Array, " shells"]
-    spread: Float[Array, " shells"]
-    far: Float[Array, ""]
+    multiplier: Complex[AnyArray, "channels *modes"]
+    coherent: Bool[AnyArray, ""]
+    energy: Float[AnyArray, " 2"]
+    ratio: Float[AnyArray, " 2"]
+    decay: Float[AnyArray, ""]
+    horizon: Float[AnyArray, ""]
+    share: Float[AnyArray, " 2"]
+    mean: Float[AnyArray, " shells"]
+    spread: Float[AnyArray, " shells"]
+    far: Float[AnyArray, ""]
     points: tuple[int, ...] = eqx.field(static=True)
 
 
@@ -123,17 +123,11 @@ class Monitor(Observer):
         self.stop_on = jnp.asarray([fault in stop_on for fault in FAULTS])
 
     def init(self, u0):
-        start = to_modes(u0, u0.shape[2:])
-        if start.shape[1:] != self.reference.multiplier.shape:
-            raise InputError(
-                f"The states have the shape {u0.shape[1:]}, but the data to watch them with have "
-                f"{(self.reference.multiplier.shape[0], *self.reference.points)}. "
-                "Give data of the same channels and grid."
-            )
+        start = start_of(self.reference, u0)
         return Watch(start, jnp.zeros((len(FAULTS), len(u0)), jnp.int32), jnp.asarray(False))
 
     def __call__(self, memory, t, u):
-        signals = _signals(self.reference, memory.start, t, u)
+        signals = signals_of(self.reference, memory.start, t, u)
         began = (memory.first == 0) & jnp.stack([getattr(signals, fault) for fault in FAULTS])
         stopped = memory.stopped | jnp.any(began & self.stop_on[:, None])
         return Watch(memory.start, jnp.where(began, t, memory.first), stopped), signals
@@ -169,46 +163,64 @@ class Statistics(Observer):
         return jnp.where((memory == 0) & ~now.finite, t, memory), now
 
 
-def _energies(v: Array, points: tuple[int, ...]) -> tuple[Array, Array]:
+def _energies(v: Any, points: tuple[int, ...]) -> tuple[Any, Any]:
     """The energy in each band, `(batch, 3)`, and its log10 in each integer shell of |k|."""
-    density = jnp.sum(jnp.square(jnp.abs(v)), axis=1) * jnp.asarray(multiplicity(points), v.real.dtype)
+    xp = namespace(v)
+    density = xp.sum(xp.square(xp.abs(v)), axis=1) * xp.asarray(multiplicity(points), dtype=v.real.dtype)
     flat = density.reshape(len(v), -1)
-    in_bands = flat @ jnp.asarray(np.stack(bands(points)).reshape(3, -1).T, flat.dtype)
-    in_shells = flat @ jnp.asarray(shells(points), flat.dtype)
-    total = jnp.sum(flat, axis=1, keepdims=True)
+    in_bands = flat @ xp.asarray(np.stack(bands(points)).reshape(3, -1).T, dtype=flat.dtype)
+    in_shells = flat @ xp.asarray(shells(points), dtype=flat.dtype)
+    total = xp.sum(flat, axis=1, keepdims=True)
     # Relative to the whole and never below rounding, so that empty shells are alike everywhere.
-    return in_bands, jnp.log10(in_shells / jnp.maximum(total, _TINY) + _FLOOR)
+    return in_bands, xp.log10(in_shells / xp.maximum(total, _TINY) + _FLOOR)
 
 
-def _signals(
+def start_of(
+    reference: Reference, u0: Float[Either, "batch channels *points"]
+) -> Complex[Either, "batch channels *modes"]:
+    """The modes of the first states.
+
+    **Raises:** `InputError` if the reference is of other channels or another grid.
+    """
+    start = to_modes(u0, u0.shape[2:])
+    if start.shape[1:] != reference.multiplier.shape:
+        raise InputError(
+            f"The states have the shape {u0.shape[1:]}, but the data to watch them with have "
+            f"{(reference.multiplier.shape[0], *reference.points)}. Give data of the same channels and grid."
+        )
+    return start
+
+
+def signals_of(
     reference: Reference,
-    start: Complex[Array, "batch channels *modes"],
-    t: Array | int,
-    u: Float[Array, "batch channels *points"],
+    start: Complex[Either, "batch channels *modes"],
+    t: Int[Array | np.ndarray, "*batch"] | int,
+    u: Float[Either, "batch channels *points"],
 ) -> Signals:
-    """The signals of states after `t` steps from states with the modes `start`."""
-    v, weight = to_modes(u, reference.points), jnp.asarray(multiplicity(reference.points), u.dtype)
+    """The signals of states after `t` steps (one number, or one for each) from states of modes `start`."""
+    xp = namespace(u)
+    v, weight = to_modes(u, reference.points), xp.asarray(multiplicity(reference.points), dtype=u.dtype)
     in_bands, in_shells = _energies(v, reference.points)
-    total = jnp.sum(in_bands, axis=1)
-    expected = start * _power(reference.multiplier, t)
-    size = jnp.abs(expected)
+    total = xp.sum(in_bands, axis=1)
+    expected = start * _power(xp, reference.multiplier, t)
+    size = xp.abs(expected)
     axes = tuple(range(1, v.ndim))
-    strong = (size > _STRONG * jnp.max(size, axis=axes, keepdims=True)) * weight
+    strong = (size > _STRONG * xp.max(size, axis=axes, keepdims=True)) * weight
     power = strong * size**2
-    norm = jnp.maximum(jnp.sum(power, axis=axes), _TINY)
-    off = jnp.sqrt(jnp.sum(strong * (jnp.abs(v) - size) ** 2, axis=axes) / norm)
-    turned = jnp.sum(power * jnp.abs(jnp.angle(v * jnp.conj(expected))), axis=axes) / norm
-    level = jnp.log(jnp.maximum(total, _TINY))
-    begun = jnp.log(jnp.maximum(jnp.sum(jnp.abs(start) ** 2 * weight, axis=axes), _TINY))
-    outside = jnp.maximum(
+    norm = xp.maximum(xp.sum(power, axis=axes), _TINY)
+    off = xp.sqrt(xp.sum(strong * (xp.abs(v) - size) ** 2, axis=axes) / norm)
+    turned = xp.sum(power * xp.abs(xp.angle(v * xp.conj(expected))), axis=axes) / norm
+    level = xp.log(xp.maximum(total, _TINY))
+    begun = xp.log(xp.maximum(xp.sum(xp.abs(start) ** 2 * weight, axis=axes), _TINY))
+    outside = xp.maximum(
         _outside(level, reference.energy, reference, t),
         _outside(level - begun, reference.ratio, reference, t),
     )
-    drift = jnp.where(reference.coherent, off, outside)
-    limit = jnp.where(reference.coherent, AMPLITUDE_LIMIT, np.log(ENERGY_FACTOR))
-    share = in_bands[:, 1:] / jnp.maximum(total, _TINY)[:, None]
-    most = jnp.maximum(BLOCKING_FACTOR * reference.share, BLOCKING_FLOOR)
-    phase_error = jnp.where(reference.coherent, turned, jnp.nan)
+    drift = xp.where(reference.coherent, off, outside)
+    limit = xp.where(reference.coherent, AMPLITUDE_LIMIT, np.log(ENERGY_FACTOR))
+    share = in_bands[:, 1:] / xp.maximum(total, _TINY)[:, None]
+    most = xp.maximum(BLOCKING_FACTOR * reference.share, BLOCKING_FLOOR)
+    phase_error = xp.where(reference.coherent, turned, xp.nan)
     z = (in_shells - reference.mean) / reference.spread
     low, mid, high = in_bands.T
     return Signals(
@@ -216,36 +228,40 @@ def _signals(
         low=low,
         mid=mid,
         high=high,
-        distance=jnp.sqrt(jnp.mean(z**2, axis=1)) / reference.far,
+        distance=xp.sqrt(xp.mean(z**2, axis=1)) / reference.far,
         drift=drift,
         phase_error=phase_error,
         # A state that is not finite has lost its amplitude, whatever else.
-        amplitude=~(drift <= limit) | ~jnp.isfinite(total),
-        blocking=jnp.any(share > most, axis=1),
+        amplitude=~(drift <= limit) | ~xp.isfinite(total),
+        blocking=xp.any(share > most, axis=1),
         phase=phase_error > PHASE_LIMIT,
     )
 
 
-def _outside(x: Array, limits: Array, reference: Reference, t: Array | int) -> Array:
+def _outside(x: Any, limits: Any, reference: Reference, t: Any) -> Any:
     """How far a log energy lies outside the range of training, 0 inside; decay may go on after it."""
-    low = limits[0] + reference.decay * jnp.maximum(t - reference.horizon, 0)
-    return jnp.maximum(jnp.maximum(x - limits[1], low - x), 0)
+    xp = namespace(x)
+    low = limits[0] + reference.decay * xp.maximum(t - reference.horizon, 0)
+    return xp.maximum(xp.maximum(x - limits[1], low - x), 0)
 
 
-def _power(multiplier: Array, t: Array | int) -> Array:
-    """multiplier^t by modulus and angle, right at 0."""
-    return jnp.abs(multiplier) ** t * jnp.exp(1j * (jnp.angle(multiplier) * t))
+def _power(xp: Any, multiplier: Any, t: Any) -> Any:
+    """multiplier^t by modulus and angle, right at 0, for one t or for each of many."""
+    t = xp.reshape(xp.asarray(t, dtype=multiplier.real.dtype), (-1, *(1,) * multiplier.ndim))
+    return xp.abs(multiplier) ** t * xp.exp(1j * (xp.angle(multiplier) * t))
 
 
 def reference_statistics(trajectories: np.ndarray) -> Reference:
-    """The reference of training trajectories `(samples, times, channels, *points)`, read sample by sample."""
+    """The reference of training trajectories `(samples, times, channels, *points)`, read sample by sample.
+
+    Computed on the host: there is nothing to compile.
+    """
     points = trajectories.shape[3:]
-    weight = multiplicity(points).astype(np.float32)
-    summarise = jax.jit(lambda u: (to_modes(u, points), *_energies(to_modes(u, points), points)))
     cross = energy = 0.0
     levels, shares, spectra = [], [], []
     for trajectory in trajectories:
-        v, in_bands, in_shells = (np.asarray(x) for x in summarise(jnp.asarray(trajectory, jnp.float32)))
+        v = to_modes(np.asarray(trajectory, np.float32), points)
+        in_bands, in_shells = _energies(v, points)
         cross = cross + (v[1:] * v[:-1].conj()).sum(axis=0)
         energy = energy + (np.abs(v[:-1]) ** 2).sum(axis=0)
         total = np.maximum(in_bands.sum(axis=1), _TINY)
@@ -254,7 +270,7 @@ def reference_statistics(trajectories: np.ndarray) -> Reference:
         spectra.append(in_shells)
     dynamic = energy > _STRONG**4 * np.max(energy)
     multiplier = np.where(dynamic, cross / np.where(dynamic, energy, 1.0), 0.0).astype(np.complex64)
-    worst = max(_forecast_error(multiplier, trajectory, summarise, weight) for trajectory in trajectories)
+    worst = max(_forecast_error(multiplier, trajectory) for trajectory in trajectories)
     level = np.stack(levels)
     ratio = level - level[:, :1]
     half = level.shape[1] // 2
@@ -262,10 +278,10 @@ def reference_statistics(trajectories: np.ndarray) -> Reference:
     stacked = np.concatenate(spectra)
     mean, spread = stacked.mean(axis=0), np.maximum(stacked.std(axis=0), 0.1)
     distance = np.sqrt((((stacked - mean) / spread) ** 2).mean(axis=1))
-    number = lambda x: jnp.asarray(x, jnp.float32)
+    number = lambda x: np.asarray(x, np.float32)
     return Reference(
-        multiplier=jnp.asarray(multiplier),
-        coherent=jnp.asarray(bool(worst < _COHERENT)),
+        multiplier=multiplier,
+        coherent=np.asarray(worst < _COHERENT),
         energy=number([level.min(), level.max()]),
         ratio=number([ratio.min(), ratio.max()]),
         decay=number(min(0.0, float(np.median(rates)))),
@@ -278,11 +294,12 @@ def reference_statistics(trajectories: np.ndarray) -> Reference:
     )
 
 
-def _forecast_error(multiplier: np.ndarray, trajectory: np.ndarray, summarise, weight: np.ndarray) -> float:
+def _forecast_error(multiplier: np.ndarray, trajectory: np.ndarray) -> float:
     """|v_T - multiplier^T v_0| / |v_T| over one trajectory."""
-    last = len(trajectory) - 1
-    v = np.asarray(summarise(jnp.asarray(trajectory[[0, last]], jnp.float32))[0])
-    forecast = v[0] * np.asarray(_power(jnp.asarray(multiplier), last))
+    points, last = trajectory.shape[2:], len(trajectory) - 1
+    v = to_modes(np.asarray(trajectory[[0, last]], np.float32), points)
+    weight = multiplicity(points).astype(np.float32)
+    forecast = v[0] * _power(np, multiplier, last)[0]
     norm = lambda x: float(np.sqrt(np.sum(weight * np.abs(x) ** 2)))
     return norm(v[1] - forecast) / max(norm(v[1]), _TINY)
 

@@ -8,6 +8,7 @@ from sgno.spectral.bases import grid_points as grid_points
 from sgno.spectral.bases import mode_numbers as mode_numbers
 from sgno.spectral.bases import mode_shape as mode_shape
 from sgno.spectral.bases import multiplicity as multiplicity
+from sgno.spectral.bases import namespace as namespace
 from sgno.spectral.bases import shared_index as shared_index
 from sgno.spectral.bases import to_modes as to_modes
 from sgno.spectral.bases import to_points as to_points

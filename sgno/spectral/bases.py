@@ -17,7 +17,7 @@ import dataclasses
 from abc import ABC
 from collections.abc import Iterator
 from functools import cache, reduce
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -72,6 +72,11 @@ class Cosine(_Walled):
 
 Basis = tuple[int | Sine | Cosine, ...]
 Either = TypeVar("Either", Array, np.ndarray)
+if TYPE_CHECKING:
+    # Either kind does what we ask of it, which a type checker cannot know.
+    AnyArray = Any
+else:
+    AnyArray = Array | np.ndarray
 
 
 def grid_points(basis: Basis) -> tuple[int, ...]:
@@ -137,7 +142,7 @@ def to_modes(u: Float[Either, "*batch_and_points"], basis: Basis) -> Inexact[Eit
         return u
     # NumPy before 2.0 computes in double precision for any input.
     dtype = np.result_type(u.dtype, np.complex64)
-    return _namespace(u).fft.rfftn(u, axes=periodic, norm="forward").astype(dtype)
+    return namespace(u).fft.rfftn(u, axes=periodic, norm="forward").astype(dtype)
 
 
 def to_points(v: Inexact[Either, "*batch_and_modes"], basis: Basis) -> Float[Either, "*batch_and_points"]:
@@ -147,7 +152,7 @@ def to_points(v: Inexact[Either, "*batch_and_modes"], basis: Basis) -> Float[Eit
         raise InputError(f"Expected amplitudes of shape {mode_shape(basis)}, but got {v.shape}.")
     if periodic := _periodic(basis):
         sizes = [grid_points(basis)[i] for i in periodic]
-        v = _namespace(v).fft.irfftn(v, s=sizes, axes=periodic, norm="forward")
+        v = namespace(v).fft.irfftn(v, s=sizes, axes=periodic, norm="forward")
     for i, axis in enumerate(basis):
         if isinstance(axis, Sine | Cosine):
             v = _walled_points(v, axis, i - d)
@@ -186,7 +191,8 @@ def shared_index(of: Basis, to: Basis) -> tuple[tuple[Any, ...], tuple[Any, ...]
     return (..., *np.ix_(*source)), (..., *np.ix_(*target))
 
 
-def _namespace(x: Any) -> Any:
+def namespace(x: Any) -> Any:
+    """NumPy for its arrays, `jax.numpy` for all others."""
     return np if isinstance(x, np.ndarray) else jnp
 
 
@@ -212,7 +218,7 @@ def _half_cell(axis: _Walled) -> np.ndarray:
 
 def _walled_modes(u: Any, axis: Sine | Cosine, position: int) -> Any:
     """The modes of the odd or even continuation."""
-    xp = _namespace(u)
+    xp = namespace(u)
     u = xp.moveaxis(u, position, -1)
     mirrored = u[..., -2:0:-1] if axis.at == "walls" else u[..., ::-1]
     whole = xp.concatenate([u, -mirrored if axis.odd else mirrored], axis=-1)
@@ -224,7 +230,7 @@ def _walled_modes(u: Any, axis: Sine | Cosine, position: int) -> Any:
 
 
 def _walled_points(v: Any, axis: Sine | Cosine, position: int) -> Any:
-    xp = _namespace(v)
+    xp = namespace(v)
     v = xp.moveaxis(v, position, -1)
     turned = _half_cell(axis).conj() * (multiplicity((axis,)) > 0) * (-1j if axis.odd else 1)
     u = xp.fft.irfft(

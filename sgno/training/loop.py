@@ -141,7 +141,8 @@ def initial_state(
 ) -> TrainState:
     """The state before the first update."""
     params: PyTree = split(cast(step, jnp.dtype(precision)))[0]
-    return TrainState(params, optimizer.init(params), jnp.zeros((), jnp.int32), key)
+    # One program instead of one for each shape of an array.
+    return TrainState(params, eqx.filter_jit(optimizer.init)(params), jax.device_put(np.int32(0)), key)
 
 
 def split(step: Step) -> tuple[Step, Step]:
@@ -151,7 +152,8 @@ def split(step: Step) -> tuple[Step, Step]:
 
 def cast(step: Step, dtype: jnp.dtype) -> Step:
     """The step with its floating-point arrays in `dtype`."""
-    return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, step)
+    differs = lambda x: eqx.is_inexact_array(x) and x.dtype != dtype
+    return jax.tree.map(lambda x: x.astype(dtype) if differs(x) else x, step)
 
 
 def _check(step: Step, trajectories: Any, batching: Batching, noise: float) -> None:
@@ -244,6 +246,8 @@ def _run(
     on_progress: Callable[[Progress], None] | None,
 ) -> TrainResult:
     """Dispatch after dispatch until the last update or until the loss is not finite."""
+    if not batching.updates:
+        return TrainResult(eqx.combine(state.params, frozen), np.zeros(0), state, None, float("nan"))
     dispatch = _make_dispatch(optimizer, error, batching.unroll)
     updates, done = batching.updates, int(state.update)
     # Where the first dispatch leaves its result, or the second would have to be compiled again.
