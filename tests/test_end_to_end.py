@@ -54,7 +54,7 @@ def tiny_job(model_name: str, seed: int = 0, **train) -> Job:
 def test_every_model_of_the_registry_runs_and_its_weights_load(name, tmp_path, cache):
     job, store = tiny_job(name), Store(tmp_path)
     record = run_job(job, store, cache=cache)
-    assert record["gmean100"] is not None and record["params"] > 0
+    assert record["gmean100"] is not None and (record["params"] > 0) == (name != "persistence")
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
     loaded = load(store.weights(job.id))
     from sgno.io.split import excerpt

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.config import ModelConfig
 from sgno.grid import Grid
 from sgno.io.survey import Normalise
+from sgno.step import host_batch
 
 
 class Persistence(eqx.Module):
@@ -20,6 +22,14 @@ class Persistence(eqx.Module):
 
     def __call__(self, u: Float[Array, "channels *points"]) -> Float[Array, "channels *points"]:
         return u
+
+
+@host_batch.register(Persistence)
+def _(
+    step: Persistence, u: Float[np.ndarray, "batch channels *points"]
+) -> Float[np.ndarray, "batch channels *points"]:
+    del step
+    return u
 
 
 @dataclasses.dataclass(frozen=True)
