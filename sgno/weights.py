@@ -22,6 +22,9 @@ from sgno.step import Step
 
 # A state of 1 GB in float32: tables of wavenumbers are made before the arrays are looked at.
 _MOST_NUMBERS = 2**28
+# SGNO-X took 0.6 GB and a second for a state of 2^24 numbers before its arrays were looked at. A larger one
+# is believed of a file that is not tiny: SGNO, which keeps least, has 365,627 weights in 3D, so up to 640^3.
+_FREE_NUMBERS, _NUMBERS_PER_WEIGHT = 2**24, 2000
 _APART = re.compile(r"(.*\.layers)\[(\d+)\](.*)")
 
 
@@ -97,8 +100,12 @@ def _skeleton(path: str | PathLike[str], meta: Mapping[str, Any], arrays: Mappin
         raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path} is not a weights file of sgno: its header lacks {error}.") from error
-    if math.prod(grid.shape) > _MOST_NUMBERS:
-        raise InputError(f"{path} is for states of shape {grid.shape}, larger than any state that is read.")
+    held = sum(array.size for array in arrays.values())
+    if math.prod(grid.shape) > min(_MOST_NUMBERS, max(_FREE_NUMBERS, _NUMBERS_PER_WEIGHT * held)):
+        raise InputError(
+            f"{path} says it is for states of shape {grid.shape}, but holds only {held:,} weights. "
+            "Use a file of `sgno.save` for a smaller grid."
+        )
     like = eqx.filter_eval_shape(lambda: config.build(grid, key=jax.random.PRNGKey(0)))
     precision = {array.dtype for array in arrays.values() if array.dtype.kind == "f"}
     if precision:

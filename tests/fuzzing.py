@@ -2,11 +2,12 @@
 
 Each target takes a random generator and reads one damaged file. It may answer or raise `InputError`;
 whatever else it raises is a fault of ours. `tests/test_fuzz.py` tries some cases of each,
-`validation/test_fuzz.py` at least 100,000.
+`validation/test_fuzz.py` at least 200,000.
 """
 
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from synthetic_store import fill_store, record
 from sgno.errors import InputError
 from sgno.io.files import checksum, load_arrays, save_arrays
 from sgno.io.layout import parse_layout
-from sgno.io.source import open_source
+from sgno.io.source import array_source, open_array, open_source
 from sgno.lab.data.trajectories import _read
 from sgno.lab.job import Job
 from sgno.lab.recipe import TrainConfig
@@ -168,6 +169,61 @@ def container_files(folder: Path) -> Case:
     return case
 
 
+def descriptions(folder: Path) -> Case:
+    """Zarr folders whose numbers are sound and whose description says something else, codecs above all."""
+    import numcodecs.registry
+    import zarr
+
+    array = np.random.default_rng(0).normal(size=(2, 3, 1, 8)).astype(np.float32)
+    roots = [folder / name for name in ("two.zarr", "three.zarr", "shards.zarr")]
+    zarr.create_array(str(roots[0]), data=array, chunks=(1, 3, 1, 8), zarr_format=2)
+    zarr.create_array(str(roots[1]), data=array, chunks=(1, 3, 1, 8))
+    zarr.create_array(str(roots[2]), data=array, chunks=(1, 1, 1, 8), shards=(1, 3, 1, 8))
+    marks = (".zarray", "zarr.json", "zarr.json")
+    paths = [root / mark for root, mark in zip(roots, marks, strict=True)]
+    sound = [json.loads(path.read_text()) for path in paths]
+    codecs = sorted(numcodecs.registry.codec_registry)
+
+    def case(rng: np.random.Generator) -> None:
+        which = int(rng.integers(3))
+        content = damaged_json(sound[which], rng) if rng.integers(4) else json.loads(json.dumps(sound[which]))
+        if rng.integers(2) and isinstance(content, dict):
+            name = codecs[int(rng.integers(len(codecs)))]
+            place = ("filters", "compressor", "codecs")[int(rng.integers(3))]
+            codec = {"id": name, "name": name, "configuration": {}}
+            content[place] = codec if place == "compressor" else [codec]
+        paths[which].write_text(json.dumps(content))
+        try:
+            raw, _ = open_array(roots[which], None, ())
+            assert "pickle" not in json.dumps(content.get("filters")) + json.dumps(content.get("compressor"))
+            array_source(raw).read([0], [0])
+        finally:
+            paths[which].write_text(json.dumps(sound[which]))
+
+    return case
+
+
+def old_containers(folder: Path) -> Case:
+    """Files of version 0.1: bytes, and headers whose checksum is right and whose entries are not."""
+    path = folder / "x.sgno"
+    valid = (Path(__file__).parent / "files" / "version-0.1.sgno").read_bytes()
+    line, body = valid.split(b"\n", 1)
+
+    def case(rng: np.random.Generator) -> None:
+        if rng.integers(2):
+            path.write_bytes(damaged_bytes(valid, rng))
+        else:
+            header = damaged_json({**json.loads(line), "crc32": 0}, rng)
+            if isinstance(header, dict):
+                told = [header.get("meta"), header.get("arrays")]
+                header["crc32"] = zlib.crc32(json.dumps(told).encode())
+            path.write_bytes(json.dumps(header).encode() + b"\n" + body)
+        arrays = load_arrays(path).arrays
+        assert sum(array.nbytes for array in arrays.values()) <= len(body)
+
+    return case
+
+
 def cached_data(folder: Path) -> Case:
     """An entry of the data cache, which is either as it was written or not read at all."""
     array = np.random.default_rng(0).normal(size=(2, 3, 1, 8)).astype(np.float32)
@@ -272,6 +328,8 @@ TARGETS: dict[str, Callable[[Path], Case]] = {
     "weight headers": weight_headers,
     "npy and npz": data_files,
     "HDF5 and zarr": container_files,
+    "zarr descriptions": descriptions,
+    "version 0.1": old_containers,
     "cached data": cached_data,
     "settings": settings,
     "records": records,
@@ -303,6 +361,8 @@ FOUND = (
     Found("cached data", 0, 18, "TokenError: a header of numpy that ends early"),
     Found("cached data", 0, 151, "RuntimeWarning: a shape whose size overflows"),
     Found("HDF5 and zarr", 1, 3160, "ZeroDivisionError: chunks of no length"),
+    Found("zarr descriptions", 7, 2610, "ZeroDivisionError: shards of no length"),
+    Found("version 0.1", 0, 118, "TypeCheckError: a text for a checksum"),
     Found("settings", 0, 0, "TypeError: a task without a scenario"),
     Found("settings", 0, 16, "TypeError: a text for a number"),
     Found("settings", 0, 46, "AttributeError: a text for a table"),

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import equinox as eqx
@@ -22,6 +23,7 @@ from sgno.grid import Grid
 from sgno.io.files import content_id, load_arrays, new_folder, save_arrays, write_bytes, write_json
 from sgno.lab.zoo import find
 from sgno.nn.linear import LinearConfig
+from sgno.registry import get_model
 from sgno.weights import read_provenance
 
 # Weights of ks1d/sgno-x as version 0.1 wrote them.
@@ -235,3 +237,25 @@ def test_ids_come_from_content_alone():
     assert content_id({"a": 1, "b": [1, 2]}) == content_id({"b": [1, 2], "a": 1})
     assert content_id({"a": 1}) != content_id({"a": 2})
     assert content_id({"a": 1}) == "015abd7f5cc57a2d"
+
+
+def test_entries_of_version_0_1_that_name_the_same_bytes_are_refused(tmp_path):
+    body = bytes(1000)
+    entry = {"dtype": "uint8", "shape": [1000], "offset": 0, "crc32": zlib.crc32(body)}
+    header = {"format": "sgno-arrays", "version": 1, "meta": {}}
+    header["arrays"] = [{"name": str(i), **entry} for i in range(2)]
+    (tmp_path / "x.sgno").write_bytes(json.dumps(header).encode() + b"\n" + body)
+    with pytest.raises(InputError, match="its arrays overlap"):
+        load_arrays(tmp_path / "x.sgno")
+
+
+def test_a_small_file_is_not_believed_to_be_for_a_huge_grid(tmp_path):
+    path = tmp_path / "w.safetensors"
+    sgno.save(path, get_model("sgno-x", 2).build(Grid(1, (8, 8)), key=jax.random.key(0)))
+    meta, arrays = load_arrays(path)
+    save_arrays(path, {**meta, "grid": {"channels": 1, "points": [2**14, 2**14]}}, arrays)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match=r"but holds only \d+ weights"):
+        sgno.load(path)
+    # In kilobytes.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10_000

@@ -1,9 +1,9 @@
-"""A few hundred damaged files for everything that reads files; `make validate` tries 100,000 and more."""
+"""A few hundred damaged files for everything that reads files; `make validate` tries 200,000 and more."""
 
 import pytest
 from fuzzing import FOUND, TARGETS, run
 
-CASES = {"pages": 12, "weight headers": 60, "HDF5 and zarr": 120}
+CASES = {"pages": 12, "weight headers": 60, "HDF5 and zarr": 120, "zarr descriptions": 200}
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,6 +1,8 @@
 """One array reads the same in every format and axis order, in part or whole."""
 
 import io
+import json
+import time
 import zipfile
 
 import h5py
@@ -153,3 +155,105 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path, claimed, message):
     with pytest.raises(InputError) as error:
         open_source(packed(tmp_path / "u.npz", claimed, 300 * 10**6))
     assert message in str(error.value)
+
+
+def test_numbers_in_other_files_are_not_read(tmp_path):
+    """HDF5 can name other files in four ways."""
+    secret, path = tmp_path / "secret.h5", tmp_path / "u.h5"
+    u = trajectories()
+    with h5py.File(secret, "w") as file:
+        file["u"] = u
+    u.tofile(tmp_path / "secret.bin")
+    with h5py.File(path, "w") as file:
+        layout = h5py.VirtualLayout(u.shape, u.dtype)
+        layout[...] = h5py.VirtualSource(str(secret), "u", u.shape)
+        file.create_virtual_dataset("virtual", layout)
+        raw = [(str(tmp_path / "secret.bin"), 0, u.nbytes)]
+        file.create_dataset("external", u.shape, u.dtype, external=raw)
+        file["link"] = h5py.ExternalLink(str(secret), "/u")
+        file["soft"] = h5py.SoftLink("/virtual")
+    assert source_keys(path) == ["external", "virtual"]
+    for name in ("virtual", "external"):
+        with pytest.raises(InputError, match="keeps its numbers in other files"):
+            open_source(path, key=name)
+    for name in ("link", "soft"):
+        with pytest.raises(InputError, match="Unknown array"):
+            open_source(path, key=name)
+
+
+def zarr_folder(path, version):
+    zarr.create_array(str(path), data=trajectories(), zarr_format=version)
+    return path / (".zarray" if version == 2 else "zarr.json")
+
+
+@pytest.mark.parametrize(
+    ("version", "change"),
+    [
+        (2, {"filters": [{"id": "pickle"}]}),
+        (2, {"compressor": {"id": "pickle"}}),
+        (2, {"filters": [{"id": "json2"}]}),
+        (2, {"dtype": "|O"}),
+        (3, {"codecs": [{"name": "numcodecs.pickle"}]}),
+        (3, {"codecs": [{"name": "sharding_indexed", "configuration": {
+            "chunk_shape": [1, 1, 1, 1, 1], "codecs": [{"name": "numcodecs.pickle"}], "index_codecs": []}}]}),
+        (3, {"storage_transformers": [{"name": "x"}]}),
+        (3, {"data_type": "string"}),
+    ],
+)  # fmt: skip
+def test_what_could_run_code_in_a_zarr_folder_is_refused_before_zarr_sees_it(
+    tmp_path, monkeypatch, version, change
+):
+    mark = zarr_folder(tmp_path / "u.zarr", version)
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), **change}))
+    opened = []
+    monkeypatch.setattr(zarr, "open_array", lambda *_, **__: opened.append("open_array"))
+    monkeypatch.setattr(zarr, "open", lambda *_, **__: opened.append("open"))
+    with pytest.raises(InputError, match=r"codec '|holds '|storage transformers"):
+        open_source(tmp_path / "u.zarr")
+    assert not opened
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_zarr_folder_does_not_lead_out_of_itself(tmp_path, version):
+    root = tmp_path / "u.zarr"
+    zarr_folder(root, version)
+    np.testing.assert_array_equal(open_source(root).read(), trajectories())
+    (chunk,) = [path for path in root.rglob("*") if path.is_file() and path.name[0] not in ".z"]
+    chunk.rename(tmp_path / "elsewhere")
+    chunk.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="would lead out of the zarr folder"):
+        open_source(root)
+    group = tmp_path / "group.zarr"
+    zarr.open_group(str(group), mode="w")
+    (group / "u").symlink_to(root)
+    with pytest.raises(InputError, match="holds no array"):
+        open_source(group)
+
+
+def test_shards_and_groups_read(tmp_path):
+    u = trajectories()
+    group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")
+    group.create_array("run/u", data=u, chunks=(1, *u.shape[1:]), shards=u.shape)
+    assert source_keys(tmp_path / "g.zarr") == ["run/u"]
+    np.testing.assert_array_equal(open_source(tmp_path / "g.zarr").read(), u)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+def test_an_array_of_holes_is_refused(tmp_path, suffix):
+    """A thousand million samples in a file of a few kilobytes."""
+    path, shape, chunks = tmp_path / f"u{suffix}", (10**9, 3, 1, 8), (1, 3, 1, 8)
+    if suffix == ".h5":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("u", shape, "f4", chunks=chunks)
+    else:
+        zarr.create_array(str(path), shape=shape, chunks=chunks, dtype="f4")
+    with pytest.raises(InputError, match=r"unpacks from 0\.0 MB to 96\.00 GB"):
+        open_source(path)
+
+
+def test_one_sample_of_very_many_is_read_at_once(tmp_path):
+    np.lib.format.open_memmap(tmp_path / "u.npy", "w+", np.float32, (10**8, 2, 1, 2))
+    source = open_source(tmp_path / "u.npy")
+    before = time.process_time()
+    assert source.read(slice(0, 1)).shape == (1, 2, 1, 2)
+    assert time.process_time() - before < 0.1

@@ -34,7 +34,7 @@ def load_arrays(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         line = file.readline(_MAX_HEADER_BYTES)
         header = _parse_header(path, line)
         body = path.stat().st_size - len(line)
-        arrays = {}
+        arrays, taken = {}, 0
         for entry in header["arrays"]:
             name, dtype, shape, offset, crc = _parse_entry(path, entry)
             nbytes = math.prod(shape) * dtype.itemsize
@@ -43,6 +43,10 @@ def load_arrays(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                     f"{path} is truncated: array '{name}' ends at byte {offset + nbytes} of {body}. "
                     f"{_RESTORE}"
                 )
+            # Entries of the same bytes would be copied once each.
+            taken += nbytes
+            if taken > body:
+                raise InputError(f"{path} is damaged: its arrays overlap. {_RESTORE}")
             file.seek(len(line) + offset)
             content = file.read(nbytes)
             if zlib.crc32(content) != crc:
@@ -75,7 +79,7 @@ def _parse_entry(path: Path, entry: Any) -> tuple[str, np.dtype, tuple[int, ...]
         offset, crc = entry["offset"], entry["crc32"]
     except (TypeError, KeyError) as error:
         raise InputError(f"{path} has a malformed array entry. {_RESTORE}") from error
-    whole = all(type(n) is int and n >= 0 for n in (*shape, offset))
+    whole = all(type(n) is int and n >= 0 for n in (*shape, offset, crc))
     if not isinstance(name, str) or dtype not in _DTYPES or not whole or len(shape) > 16:
         raise InputError(f"{path} has a malformed array entry. {_RESTORE}")
     return name, np.dtype(dtype).newbyteorder("<"), shape, offset, crc

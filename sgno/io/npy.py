@@ -12,11 +12,10 @@ from typing import IO
 import numpy as np
 
 from sgno.errors import InputError
+from sgno.io.limits import check_claim
 
 # A compressed array has to be unpacked whole, and more than this is not unpacked into memory.
 UNPACKED_LIMIT = 4 * 2**30
-# Measured states do not shrink a hundredfold: what unpacks to this much and more from so little is a bomb.
-_BOMB_BYTES, _BOMB_RATIO = 256 * 2**20, 200
 _PIECE = 1 << 22
 _LOCAL_HEADER = 30
 # What numpy's header reader and a damaged zip raise.
@@ -125,7 +124,8 @@ def open_npz(path: Path, name: str) -> "Mapped | np.ndarray":
                     )
                 if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
                     return _stored(path, info, header)
-                _check_size(path, name, info, header)
+                stored = min(info.compress_size, path.stat().st_size)
+                check_claim(path, name, header.nbytes, stored, UNPACKED_LIMIT)
                 return _unpack(path, member, header)
     except InputError:
         raise
@@ -165,17 +165,6 @@ def _stored(path: Path, info: zipfile.ZipInfo, header: Header) -> Mapped:
         if file.tell() < offset + header.nbytes:
             raise InputError(f"{path} is truncated. Copy or save it again.")
     return Mapped(path, header, offset)
-
-
-def _check_size(path: Path, name: str, info: zipfile.ZipInfo, header: Header) -> None:
-    ratio = info.file_size / max(info.compress_size, 1)
-    bomb = header.nbytes > _BOMB_BYTES and ratio > _BOMB_RATIO
-    if bomb or header.nbytes > UNPACKED_LIMIT:
-        raise InputError(
-            f"'{name}' in {path} unpacks from {info.compress_size / 1e6:,.1f} MB to "
-            f"{header.nbytes / 1e9:,.2f} GB; at most {UNPACKED_LIMIT / 1e9:.1f} GB, and no more than "
-            f"{_BOMB_RATIO} times its size, is unpacked in memory. Save it as .npy, HDF5 or zarr instead."
-        )
 
 
 def _unpack(path: Path, member: IO[bytes] | io.BufferedIOBase, header: Header) -> np.ndarray:

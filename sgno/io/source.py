@@ -13,7 +13,7 @@ import numpy as np
 
 from sgno.errors import InputError, unknown_name
 from sgno.grid import Grid
-from sgno.io.containers import HDF5_SUFFIXES, hdf5_arrays, is_zarr, zarr_arrays
+from sgno.io.containers import HDF5_SUFFIXES, hdf5_names, is_zarr, open_hdf5, open_zarr, zarr_names
 from sgno.io.layout import Layout, parse_layout
 from sgno.io.npy import DAMAGED, npz_names, open_npy, open_npz
 
@@ -199,8 +199,8 @@ def source_keys(path: Path | str) -> list[str]:
     if path.suffix == ".npz":
         return npz_names(path)
     if is_zarr(path):
-        return [name for name in zarr_arrays(path) if name]
-    return list(hdf5_arrays(path)) if path.suffix in HDF5_SUFFIXES else []
+        return [name for name in zarr_names(path) if name]
+    return hdf5_names(path) if path.suffix in HDF5_SUFFIXES else []
 
 
 def open_array(path: Path, key: str | None, prefer: Sequence[str]) -> tuple[Raw, str]:
@@ -211,16 +211,15 @@ def open_array(path: Path, key: str | None, prefer: Sequence[str]) -> tuple[Raw,
             raise InputError(f"{path} is a single array, so --key {key} means nothing. Leave it out.")
         return open_npy(path), ""
     if path.suffix == ".npz":
-        name = _choose(path, npz_names(path), key, prefer)
-        return open_npz(path, name), name
-    if is_zarr(path):
-        arrays = zarr_arrays(path)
+        names, read = npz_names, open_npz
+    elif is_zarr(path):
+        names, read = zarr_names, open_zarr
     elif path.suffix in HDF5_SUFFIXES:
-        arrays = hdf5_arrays(path)
+        names, read = hdf5_names, open_hdf5
     else:
         raise InputError(f"{path} is not of a known format. Give {_FORMATS}.")
-    name = _choose(path, list(arrays), key, prefer)
-    return arrays[name], name
+    name = _choose(path, names(path), key, prefer)
+    return read(path, name), name
 
 
 def _existing(path: Path) -> Path:
@@ -268,7 +267,7 @@ def _source(raw: Raw, layout: str | None, name: str) -> Source:
 
 def _numbers(chosen: Selection, length: int) -> np.ndarray:
     """A selection along one axis as indices, checked."""
-    numbers = np.arange(length)[chosen] if isinstance(chosen, slice) else np.asarray(chosen, np.int64)
+    numbers = np.asarray(range(length)[chosen] if isinstance(chosen, slice) else chosen, np.int64)
     if numbers.ndim != 1 or (len(numbers) and (numbers.min() < 0 or numbers.max() >= length)):
         raise InputError(f"{chosen} does not select from {length}. Use numbers from 0 to {length - 1}.")
     return numbers
