@@ -11,6 +11,7 @@ _ADVICE = {
     errno.EDQUOT: "Free some of your quota",
     errno.EFBIG: "Raise the limit on the size of files",
     errno.EROFS: "Choose a place with write access",
+    errno.EIO: "Check that disk",
 }
 # An allocation that fails while a program runs is reported as INTERNAL, others by their own code.
 _XLA_OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory allocating")

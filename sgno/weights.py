@@ -79,9 +79,12 @@ def load(path: str | PathLike[str], *, like: PyTree | None = None, finite: bool 
 def read_provenance(path: str | PathLike[str]) -> dict[str, Any]:
     """What `sgno.save` was told about where the weights come from."""
     provenance = load_arrays(Path(path)).meta.get("provenance")
-    if not isinstance(provenance, dict):
+    parts = [provenance]
+    for name in ("job", "task"):
+        parts.append(parts[-1].get(name, {}) if isinstance(parts[-1], dict) else None)
+    if not isinstance(provenance, dict) or not all(isinstance(each, dict) for each in parts):
         raise InputError(
-            f"{path} is not a weights file of sgno: it has no provenance. Use a file of `sgno.save`."
+            f"{path} is not a weights file of sgno: its provenance is none. Use a file of `sgno.save`."
         )
     return provenance
 

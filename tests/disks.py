@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from sgno.io.commit import part
+
 _NOBODY = 65534
 
 
@@ -119,3 +121,12 @@ def open_disk(kind: type[Disk] | None = None) -> Disk:
 def close_disk(disk: Disk) -> None:
     disk.close()
     shutil.rmtree(disk.folder)
+
+
+def orphan(target: Path) -> Path:
+    """What a killed process leaves of something that it was writing."""
+    target.parent.mkdir(exist_ok=True)
+    with part(target) as beside:
+        (beside / "content").write_text("half")
+        shutil.copytree(beside, target.parent / "kept")
+    return (target.parent / "kept").rename(beside)

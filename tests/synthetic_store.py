@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgno.io.files import save_arrays
+from sgno.io.files import save_arrays, seal
 from sgno.lab.report.groups import compare
 from sgno.lab.report.runs import parse_run
 from sgno.lab.report.tables import all_tables
@@ -91,7 +91,7 @@ def fill_store(root: Path, records: list[dict[str, Any]], *, pictures: bool = Tr
     for i, content in enumerate(records):
         folder = root / "jobs" / f"{i:016x}"
         folder.mkdir(parents=True)
-        (folder / "record.json").write_text(json.dumps(content))
+        (folder / "record.json").write_text(json.dumps(seal(content)))
         if pictures:
             for name in ("curves", "sample"):
                 os.link(

@@ -19,22 +19,14 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from disks import Disk, Limited, Mounted, close_disk, may_mount, open_disk
+from disks import Disk, Limited, Mounted, close_disk, may_mount, open_disk, orphan
 from tiny_study import result
 from typer.testing import CliRunner
 
 from sgno.cli.app import app
 from sgno.errors import InputError, StorageError
-from sgno.io.files import (
-    load_arrays,
-    new_folder,
-    read_sealed,
-    save_arrays,
-    seal,
-    sweep,
-    write_bytes,
-    write_json,
-)
+from sgno.io.commit import new_folder, sweep, write_bytes
+from sgno.io.files import load_arrays, read_sealed, save_arrays, seal, write_json
 from sgno.lab.data import trajectories
 from sgno.lab.data.trajectories import load_trajectories
 from sgno.lab.executor import Event, run_study
@@ -352,8 +344,8 @@ def test_of_two_that_want_the_same_data_one_makes_it(tmp_path, monkeypatch, capl
     monkeypatch.setattr(trajectories, "_generate", generate)
     found = together(*[lambda: load_trajectories(TASK, tmp_path)] * 3)
     assert len(made) == 1 and "Waiting for process" in caplog.text
-    for part in found:
-        np.testing.assert_array_equal(part.train, data[0])
+    for array in found:
+        np.testing.assert_array_equal(array.train, data[0])
     assert os.listdir(tmp_path / "data") == [found[0].id]
 
 
@@ -377,10 +369,7 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path, cache, whole, monkeypatch)
     store = Store(tmp_path)
     # What another process is writing looks a century old or new, and so does what a dead one left.
     with new_folder(store.job("live")) as beside:
-        dead = [tmp_path / "jobs" / ".dead.x.part", tmp_path / "checkpoints" / ".dead.y.part"]
-        dead[0].mkdir()
-        dead[1].parent.mkdir()
-        dead[1].write_text("half")
+        dead = [orphan(tmp_path / "jobs" / "dead"), orphan(tmp_path / "checkpoints" / "dead")]
         for path, date in ((beside, 0), (dead[0], 4e9), (dead[1], now + 100)):
             os.utime(path, (date, date))
         run_job(job, store, cache=cache, checkpoint_seconds=0.0)

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import sgno
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.io.files import content_id, load_arrays, new_folder, save_arrays, write_bytes, write_json
+from sgno.io.commit import new_folder, write_bytes
+from sgno.io.files import content_id, load_arrays, save_arrays, write_json
 from sgno.lab.zoo import find
 from sgno.nn.linear import LinearConfig
 from sgno.registry import get_model
@@ -259,3 +260,11 @@ def test_a_small_file_is_not_believed_to_be_for_a_huge_grid(tmp_path):
         sgno.load(path)
     # In kilobytes.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10_000
+
+
+@pytest.mark.parametrize("provenance", [[], "x", {"job": []}, {"job": {"task": ["ks1d"]}}])
+def test_a_provenance_of_another_shape_is_refused(tmp_path, provenance):
+    path = tmp_path / "w.safetensors"
+    save_arrays(path, {"provenance": provenance}, {})
+    with pytest.raises(InputError, match="its provenance is none"):
+        read_provenance(path)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from synthetic_store import KS, fill_store, record
 
 from sgno.errors import InputError
-from sgno.io.files import save_arrays
+from sgno.io.files import save_arrays, seal
 from sgno.lab.report import write_report
 from sgno.lab.report.fields import NONFINITE, error_codes, field_codes, pack, unpack
 from sgno.lab.report.groups import compare
@@ -29,7 +29,8 @@ def test_a_damaged_record_is_reported_and_never_counted(tmp_path):
     lacking = record()
     del lacking["gmean100"]
     for name, text in {
-        "a": "{", "b": json.dumps(lacking), "c": "[]", "d": json.dumps({**record(), "gmean100": "0.1"}),
+        "a": "{", "b": json.dumps(seal(lacking)), "c": "[]",
+        "d": json.dumps(seal({**record(), "gmean100": "0.1"})),
         "e": json.dumps(record()).replace("0.001", "NaN"), "f": '{"a":' * 50_000,
     }.items():  # fmt: skip
         (tmp_path / "jobs" / name).mkdir()

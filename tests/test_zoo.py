@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import sgno
 from sgno.cli.app import app
 from sgno.errors import InputError
+from sgno.io.files import seal
 from sgno.lab.data import load_trajectories
 from sgno.lab.store import Store
 from sgno.lab.tasks import Task
@@ -154,7 +155,7 @@ def test_the_median_seed_is_built_whatever_diverged(tmp_path, monkeypatch):
             **{k: getattr(source, k) for k in ("stable_step", "params", "params_real", "data", "versions")},
             "finished": "2026-01-01",
         }
-        (folder / "record.json").write_text(json.dumps(record))
+        (folder / "record.json").write_text(json.dumps(seal(record)))
     (card,) = build.build(store.root)
     assert card.name == "ks1d/sgno" and card.seed == 2 and card.seeds == [0, 1, 2] and card.gmean100 == 0.4
     assert card.gmean100_per_seed == [0.3, None, 0.4]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sgno.cli.console import answers, guarded
+from sgno.cli.console import answers, guarded, orderly_end
 
 # By group: the name, the module that has a function of that name, and what the list of commands says.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -81,16 +81,18 @@ class _Commands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Written here: typer's own would import every command to say one line about each."""
         del formatter
-        answers.print("\nUsage: sgno COMMAND [OPTIONS]\n", markup=False)
-        answers.print(f"{self.help}\n", markup=False)
+        answers.print("\nUsage: sgno COMMAND [OPTIONS]\n")
+        answers.print(f"{self.help}\n")
         for group, commands in COMMANDS.items():
             answers.print(group, style="bold")
             for name, (_, text) in commands.items():
-                answers.print(f"  [cyan]{name:<11}[/cyan] {text}")
+                answers.print(f"  [cyan]{name:<11}[/cyan] {text}", markup=True)
             answers.print()
         answers.print("Options", style="bold")
-        answers.print("  [cyan]--version[/cyan]   Print the version.")
-        answers.print("  [cyan]--help[/cyan]      This list; after a command, its arguments and options.\n")
+        answers.print("  [cyan]--version[/cyan]   Print the version.", markup=True)
+        answers.print(
+            "  [cyan]--help[/cyan]      This list; after a command, its arguments and options.\n", markup=True
+        )
         answers.print("Start with: sgno tasks, sgno models, sgno run ks1d --model sgno --updates 1000")
 
 
@@ -117,4 +119,5 @@ def _sgno(
 
 def main() -> None:
     """Entry point of the installed command."""
-    app()
+    with orderly_end():
+        app()

@@ -196,7 +196,7 @@ def _show_card(card: Any) -> None:
     }
     lines = Table.grid(padding=(0, 2))
     for key, fact in facts.items():
-        lines.add_row(Text(key, style="bold"), Text(fact))
+        lines.add_row(Text(key, style="bold"), fact)
     answers.print(Text(card.name, style="bold"), lines, sep="\n")
 
 

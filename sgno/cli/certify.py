@@ -221,7 +221,7 @@ def _print_horizon(name: str, evidence: "Evidence") -> None:
 
 
 def _draw(name: str, evidence: dict[str, Any], words: list[str], out: Path) -> list[str]:
-    from sgno.io.files import make_folder
+    from sgno.io.commit import make_folder
     from sgno.lab.report.figures.certificate import certificate_figure
     from sgno.lab.report.figures.style import save, styled
 

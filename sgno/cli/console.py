@@ -1,23 +1,45 @@
 """What the command line prints.
 
 What was asked for goes to standard output, a list or with `--json` one line for programs; progress, what
-became of a run, and errors go to standard error.
+became of a run, and errors go to standard error. Names and messages come from users' files, so texts are
+printed as they are: never as markup, and without the characters that a terminal would obey.
 """
 
 import functools
 import json
 import os
+import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from sgno.errors import InputError, memory_message, storage_error
 
-console = Console(stderr=True, highlight=False)
-answers = Console(highlight=False)
+# Control characters but for tabs and ends of lines, those that turn the direction of a text, and bytes that
+# are no text.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """A text whose control characters are shown as escapes."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class _Console(Console):
+    def render_str(self, text: str, **options: Any) -> Text:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super().render_str(visible(text), **options)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+console = _Console(stderr=True, highlight=False, markup=False, emoji=False)
+answers = _Console(highlight=False, markup=False, emoji=False)
 
 # Text that wraps may be squeezed to this many characters before a column is dropped.
 _LEAST_TEXT = 24
@@ -27,7 +49,7 @@ _UNBOUNDED = 400
 
 def say(text: str, *, style: str | None = None, to: Console = console) -> None:
     """One line, as it is: no markup, wrapped by the terminal alone."""
-    to.print(text, style=style, markup=False, soft_wrap=True)
+    to.print(text, style=style, soft_wrap=True)
 
 
 def emit_json(content: Any) -> None:
@@ -61,9 +83,8 @@ def show_table(
     """
     from rich.cells import cell_len
     from rich.table import Table
-    from rich.text import Text
 
-    rows = [list(row) for row in rows]
+    rows = [[visible(cell) for cell in row] for row in rows]
     natural = {h: max(map(cell_len, (h, *(row[i] for row in rows)))) for i, h in enumerate(headings)}
     least = {h: min(w, max(cell_len(h), _LEAST_TEXT)) if h in text else w for h, w in natural.items()}
     width = to.width if to.is_terminal or "COLUMNS" in os.environ else _UNBOUNDED
@@ -74,14 +95,14 @@ def show_table(
             dropped.append(heading)
     if dropped:
         caption = f"{caption or ''}\nNot shown in {width} columns: {', '.join(dropped)}".strip()
-    table = Table(title=Text(title), caption=Text(caption) if caption else None, title_justify="left")
+    table = Table(title=visible(title), caption=visible(caption) if caption else None, title_justify="left")
     table.caption_justify = "left"
     for heading in kept:
         aligned = "left" if heading == headings[0] or heading in (*left, *text) else "right"
         table.add_column(heading, justify=aligned, no_wrap=heading not in text)
     places = [headings.index(heading) for heading in kept]
     for row in rows:
-        table.add_row(*(Text(row[i]) for i in places))
+        table.add_row(*(row[i] for i in places))
     # Set here, because a console would cut a table to its own width: what does not fit even so is not cut.
     needed, whole = (sum(widths[h] + 3 for h in kept) + 1 for widths in (least, natural))
     table.width = min(max(width, needed), whole)
@@ -96,11 +117,12 @@ def progress_bar(description: str, total: int, *, training: bool = False) -> Ite
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    more = (TextColumn("loss {task.fields[loss]}"), TextColumn("{task.fields[speed]}/s")) if training else ()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *more)
+    text = functools.partial(TextColumn, markup=False)
+    more = (text("loss {task.fields[loss]}"), text("{task.fields[speed]}/s")) if training else ()
+    columns = (text("{task.description}"), BarColumn(), MofNCompleteColumn(), *more)
     quiet = not console.is_terminal
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=quiet) as bar:
-        task = bar.add_task(description, total=total, loss="-", speed="-")
+        task = bar.add_task(visible(description), total=total, loss="-", speed="-")
 
         def advance(done: Any) -> None:
             if not training:
@@ -113,7 +135,7 @@ def progress_bar(description: str, total: int, *, training: bool = False) -> Ite
 
 
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn bad input into one clear line and exit code 2, and Ctrl-C into exit code 130.
+    """Turn bad input into one clear line and exit code 2, and an interrupt into exit code 130.
 
     A full disk and too little memory are told the same way. Any other error is a bug of ours and keeps its
     traceback; `SGNO_DEBUG=1` shows that of bad input too.
@@ -124,21 +146,40 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **kwargs)
         except KeyboardInterrupt:
-            console.print("Interrupted. Run the same command again to go on from here.")
+            # The terminal may be what has gone.
+            with suppress(OSError):
+                console.print("Interrupted. Run the same command again to go on from here.")
             sys.exit(130)
         except BrokenPipeError:
-            sys.stderr.close()
-            sys.exit(141)
+            raise
         except Exception as error:
             message = _message(error)
             if message is None or os.environ.get("SGNO_DEBUG"):
                 raise
-            from rich.markup import escape
-
-            console.print(f"[red]Error:[/red] {escape(message)}", soft_wrap=True)
+            console.print(Text.assemble(("Error:", "red"), f" {visible(message)}"), soft_wrap=True)
             sys.exit(2)
 
     return run
+
+
+@contextmanager
+def orderly_end() -> Iterator[None]:
+    """Let TERM and HUP end the program as Ctrl-C does, and a closed pipe end it without a word."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # What `nohup` ignores stays ignored.
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at the end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                os.dup2(nowhere, stream.fileno())
+        sys.exit(141)
 
 
 def _message(error: Exception) -> str | None:

@@ -1,6 +1,5 @@
 """`sgno evaluate`"""
 
-import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,7 +101,8 @@ def _summary(scored, tau: float) -> dict[str, Any]:
 def _write(out: Path, summary: dict[str, Any], scored, tau: float, force: bool) -> None:
     import numpy as np
 
-    from sgno.io.files import new_folder, write_json
+    from sgno.io.commit import new_folder
+    from sgno.io.files import write_json
     from sgno.lab.report.figures.evaluation import evaluation_figure
     from sgno.lab.report.figures.style import save, styled
 
@@ -117,9 +117,7 @@ def _write(out: Path, summary: dict[str, Any], scored, tau: float, force: bool) 
             tau=tau,
             stable_step=summary["stable_step"],
         )
-        if force and out.exists():
-            shutil.rmtree(out)
-        with new_folder(out) as folder:
+        with new_folder(out, replace=force) as folder:
             save(figure, folder, "evaluation")
             np.savez(
                 folder / "curves.npz",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sgno.cli import options
-from sgno.cli.console import console, emit_json, say, show_table, shown
+from sgno.cli.console import console, emit_json, say, show_table, shown, visible
 from sgno.errors import InputError
 
 # Not followed by a closing bracket before an opening one.
@@ -183,7 +183,7 @@ def report(
     """
     options.check_writable(out or (folder if format is Format.html else None))
     options.check_writable(figures)
-    from sgno.io.files import write_bytes
+    from sgno.io.commit import write_bytes
     from sgno.lab.report import render_tables, write_report
 
     if format is Format.html:
@@ -192,7 +192,7 @@ def report(
     else:
         text = render_tables(folder, format.value)
         if out is None:
-            print(text, end="", flush=True)
+            print(visible(text), end="", flush=True)
         else:
             write_bytes(out, [text.encode()])
             say(f"Wrote {out}.")

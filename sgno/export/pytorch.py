@@ -19,7 +19,8 @@ import numpy as np
 from sgno.errors import InputError
 from sgno.export.stablehlo import single_precision
 from sgno.grid import Grid
-from sgno.io.files import new_folder, write_bytes, write_json
+from sgno.io.commit import new_folder, write_bytes
+from sgno.io.files import write_json
 from sgno.nn.layer import unstack
 from sgno.nn.linear import Linear
 from sgno.nn.normalised import Normalised

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.io.files import write_bytes
+from sgno.io.commit import write_bytes
 from sgno.step import Step, prepare
 
 PLATFORMS = ("cpu", "cuda", "tpu")

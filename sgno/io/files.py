@@ -1,19 +1,10 @@
-"""Files that appear whole or not at all, and named arrays with settings in a safetensors file.
+"""JSON with a checksum, and named arrays with settings in a safetensors file."""
 
-Everything is written beside its final place and renamed last, so a killed process or a full
-disk leaves either the old content or the new, never a part of it. What is being written is locked,
-so that leftovers of killed processes can be told from it without a clock.
-"""
-
-import contextlib
 import hashlib
 import json
 import math
-import os
-import shutil
-import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,14 +12,13 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from sgno.errors import InputError, StorageError, storage_error
+from sgno.errors import InputError
 from sgno.io import legacy
-from sgno.io.locks import held, is_current, lock
+from sgno.io.commit import write_bytes
 
 FORMAT = "sgno-arrays"
 FORMAT_VERSION = 2
 SUFFIX = ".safetensors"
-_PART = ".part"
 _SEAL = "checksum"
 _RESTORE = "Restore it from a copy, or delete the run it belongs to and run again."
 _DTYPES = (
@@ -41,48 +31,6 @@ def content_id(content: Any, length: int = 16) -> str:
     """An id made of content alone: SHA-256 of its canonical JSON."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:length]
-
-
-def write_bytes(path: Path, chunks: Iterator[bytes] | list[bytes]) -> None:
-    """Write `path` whole or not at all."""
-    path = Path(path)
-    make_folder(path.parent)
-    with explained(path):
-        descriptor, beside = _file_beside(path)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-                os.chmod(beside, 0o666 & ~_umask())
-                os.replace(beside, path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-
-
-def _file_beside(path: Path) -> tuple[int, Path]:
-    """A new file next to `path`, locked for as long as it is open."""
-    while True:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent)
-        granted = lock(descriptor)
-        if granted is None or (granted and is_current(descriptor, Path(name))):
-            return descriptor, Path(name)
-        # Swept away before it was locked.
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn a disk's refusal to take more into an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        said = storage_error(error, path)
-        if said is None:
-            raise
-        raise said from error
 
 
 def finite(content: Any) -> Any:
@@ -118,13 +66,16 @@ def seal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_sealed(path: Path) -> Any:
-    """Read JSON of `write_json(path, seal(content))`, checked; content from before there were seals has none.
+    """Read JSON of `write_json(path, seal(content))`, checked.
 
-    **Raises:** `InputError` if the content is not what was written.
+    **Raises:** `InputError` if the content is not what was written, or nothing says that it is.
     """
     content = read_json(path)
     if not isinstance(content, dict) or _SEAL not in content:
-        return content
+        raise InputError(
+            f"{path} has no checksum, so nothing says that it is whole. Delete it and run again to rebuild "
+            "it."
+        )
     try:
         whole = content[_SEAL] == content_id({key: value for key, value in content.items() if key != _SEAL})
     except (ValueError, RecursionError):
@@ -134,68 +85,6 @@ def read_sealed(path: Path) -> Any:
             f"{path} is damaged: its checksum does not match. Delete it and run again to rebuild it."
         )
     return content
-
-
-@contextlib.contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `target` when the block ends without an error.
-
-    If another process finished the same folder first, theirs stays and ours is dropped.
-    """
-    target = Path(target)
-    make_folder(target.parent)
-    with explained(target), contextlib.ExitStack() as stack:
-        beside = _folder_beside(target, stack)
-        try:
-            yield beside
-            for file in beside.iterdir():
-                with open(file, "rb") as handle:
-                    os.fsync(handle.fileno())
-            os.chmod(beside, 0o777 & ~_umask())
-            try:
-                os.rename(beside, target)
-            except OSError:
-                if not target.is_dir():
-                    raise
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-
-
-def _folder_beside(target: Path, stack: contextlib.ExitStack) -> Path:
-    """A new folder next to `target`, locked until the stack is closed."""
-    while True:
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_PART, dir=target.parent))
-        if stack.enter_context(held(beside)) is not False:
-            return beside
-        # Swept away before it was locked.
-
-
-def sweep(folder: Path) -> None:
-    """Remove what killed processes left half-written in a folder of ours; what is being written is locked."""
-    for path in Path(folder).glob(f".*{_PART}"):
-        with contextlib.suppress(OSError), held(path) as abandoned:
-            if abandoned:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _umask() -> int:
-    """The process's mask: temporary files are private, what they become is as readable as any other."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def make_folder(path: Path) -> Path:
-    """Create a folder, or say why it cannot be written to."""
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"Cannot create the folder {path} ({error.strerror}). Choose another with write access."
-        ) from error
-    if not os.access(path, os.W_OK):
-        raise StorageError(f"The folder {path} is not writable. Choose another or change its permissions.")
-    return Path(path)
 
 
 def checksum(array: np.ndarray) -> int:

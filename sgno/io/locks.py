@@ -8,16 +8,22 @@ Lustre mounted with `flock`).
 """
 
 import contextlib
+import errno
 import json
 import os
 import platform
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from sgno.errors import InputError
 
 try:
     import fcntl
 except ImportError:  # Windows has no flock: see `lock`.
     fcntl = None
+
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextlib.contextmanager
@@ -48,18 +54,19 @@ def claim(path: Path, *, on_wait: Callable[[str], None] | None = None) -> Iterat
     finally:
         # Removed while still held, so that whoever opens the path next makes a new file.
         with contextlib.suppress(OSError):
-            path.unlink()
+            if is_current(descriptor, path):
+                path.unlink()
         os.close(descriptor)
 
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[bool | None]:
-    """Hold a file or folder that exists for as long as the block lasts.
+    """Hold a folder that exists for as long as the block lasts.
 
     **Yields:** whether it is ours and still there, or None where a file system or platform has no locks.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | _NOFOLLOW)
     except OSError:
         # Gone, or a folder on a platform that does not open those.
         yield None if fcntl is None else False
@@ -90,7 +97,7 @@ def lock(descriptor: int, *, wait: bool = False) -> bool | None:
 def is_current(descriptor: int, path: Path) -> bool:
     """Whether the open file is still the one at `path`."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
         return False
 
@@ -98,7 +105,7 @@ def is_current(descriptor: int, path: Path) -> bool:
 def _open_locked(path: Path, on_wait: Callable[[str], None] | None) -> int | None:
     """An open file that is locked and still the one at `path`, or None if another holds it."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = _open(path)
         granted = lock(descriptor)
         if granted is False:
             if on_wait is None:
@@ -110,6 +117,27 @@ def _open_locked(path: Path, on_wait: Callable[[str], None] | None) -> int | Non
             return descriptor
         # The owner before us removed the file between our opening and locking it.
         os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """A file made for the purpose, and not one that a link under its name leads to."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _foreign(path) from error
+        raise
+    told = os.fstat(descriptor)
+    if not stat.S_ISREG(told.st_mode) or told.st_nlink > 1:
+        os.close(descriptor)
+        raise _foreign(path)
+    return descriptor
+
+
+def _foreign(path: Path) -> InputError:
+    return InputError(
+        f"{path} is a link, or no file, where a new file was expected. Find out why, and remove it."
+    )
 
 
 def _owner(descriptor: int) -> str:

@@ -133,6 +133,14 @@ def open_npz(path: Path, name: str) -> "Mapped | np.ndarray":
         raise _damaged(path, error) from error
 
 
+def write_npy(path: Path, array: np.ndarray) -> None:
+    """Write an `.npy` file. `np.save` writes through C, which does not say that a disk is full."""
+    array = np.ascontiguousarray(array)
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
+
+
 def _read_header(file: IO[bytes] | io.BufferedIOBase, what: str) -> Header:
     version = np.lib.format.read_magic(file)
     readers = {

@@ -22,7 +22,8 @@ from jaxtyping import PRNGKeyArray
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.identify import warm_start
-from sgno.io.files import content_id, finite, new_folder, save_arrays, seal, write_bytes, write_json
+from sgno.io.commit import new_folder, write_bytes
+from sgno.io.files import content_id, finite, save_arrays, seal, write_json
 from sgno.io.split import excerpt
 from sgno.io.survey import Normalise, choose_units
 from sgno.lab.data.own import OwnTask, id_of_data, load_data, task_from_json

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
+from rich.styled import Styled
 from rich.table import Table
 
 from sgno.lab.executor import News
@@ -107,15 +107,15 @@ class Watcher:
             return
         board, name = self._board, label(news.job)
         if news.kind == "lost":
-            line = f"[yellow]{name}: {escape(news.content['error'])} Trying again.[/yellow]"
+            line, style = f"{name}: {news.content['error']} Trying again.", "yellow"
         elif news.kind == "failed":
-            line = f"[red]{name} failed:[/red] {escape(news.content['error'])}"
+            line, style = f"{name} failed: {news.content['error']}", "red"
         else:
             score = news.content["gmean100"]
             shown = "non-finite" if score is None else f"{score:.4g}"
-            line = f"{name}: GMean100 {shown} in {duration(news.content['seconds'])}"
+            line, style = f"{name}: GMean100 {shown} in {duration(news.content['seconds'])}", None
         counted = f"[{board.done + len(board.failures)}/{board.total}]"
-        self._console.print(f"{escape(counted)} {line}{self._end()}", soft_wrap=True)
+        self._console.print(f"{counted} {line}{self._end()}", style=style, markup=False, soft_wrap=True)
 
     def _end(self) -> str:
         seconds = self._board.seconds_left()
@@ -144,10 +144,10 @@ class Watcher:
         running_now, failed = len(board.running), len(board.failures)
         counts = f"done {board.done}, running {running_now}, left {board.left}, failed {failed}"
         failures = [
-            f"[red]{label(job)}:[/red] {escape(error[:100])}"
+            Styled(f"{label(job)}: {error[:100]}", "red")
             for job, error in list(board.failures.values())[-_SHOWN_FAILURES:]
         ]
-        return Group(running, f"[bold]{counts}[/bold]{when}", *failures)
+        return Group(running, f"{counts}{when}", *failures)
 
 
 def _clock(seconds: float) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sgno.errors import require, unknown_name
-from sgno.io.files import explained, finite, make_folder, write_bytes
+from sgno.io.commit import explained, make_folder, write_bytes
+from sgno.io.files import finite
 from sgno.training import Progress
 
 METRICS = "metrics.jsonl"

@@ -29,6 +29,8 @@ def main() -> None:
     _keep_priority()
     # A shell's background job inherits an ignored SIGINT, by which the listener interrupts a run.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A scheduler that ends a job sends this to all of its processes.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Libraries may print; only messages may reach the pipe.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)

@@ -6,22 +6,22 @@ with the number of times.
 
 import contextlib
 import functools
+import io
 import math
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from sgno.errors import InputError, require
-from sgno.io.files import make_folder
+from sgno.io.commit import commit, is_being_written, make_folder, part
 
 SUFFIXES = (".npz", ".npy", ".h5", ".hdf5", ".zarr")
-# Roughly the number of values in one chunk of an HDF5 or zarr array.
+# Roughly the number of values in one chunk of a zarr array.
 _CHUNK_NUMBERS = 250_000
 
 
@@ -87,8 +87,7 @@ def writer(path: Path, arrays: Mapping[str, Spec], *, replace: bool = False) -> 
             f"{path} needs {need / 1e9:,.1f} GB on the way, but the disk has {free / 1e9:,.1f} GB free. "
             "Keep fewer states (--every) or none (--statistics)."
         )
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-    try:
+    with part(path) as folder:
         beside = folder / path.name
         sink = _SINKS[path.suffix](beside, arrays)
         try:
@@ -96,11 +95,7 @@ def writer(path: Path, arrays: Mapping[str, Spec], *, replace: bool = False) -> 
             sink.close()
         finally:
             sink.release()
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(beside, path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        commit(beside, path, replace=replace)
 
 
 def _check(path: Path, arrays: Mapping[str, Spec], replace: bool) -> None:
@@ -111,60 +106,159 @@ def _check(path: Path, arrays: Mapping[str, Spec], replace: bool) -> None:
     if path.exists() and (not replace or path.is_dir() != (path.suffix == ".zarr")):
         advice = "." if replace else ", or add --force to replace it."
         raise InputError(f"{path} exists already. Choose another name{advice}")
+    if is_being_written(path):
+        raise InputError(
+            f"{path} is being written by another process. Wait for its end, or choose another name."
+        )
 
 
-class _Npy:
-    """`.npy` files, one an array, that `pack` puts into their place when they are complete.
+class _Place(NamedTuple):
+    """Where in a file the numbers of an array begin."""
 
-    They are written by position, not through a memory map, whose pages would count as memory of the process.
+    path: Path
+    offset: int
+
+
+class _Plain:
+    """Arrays whose numbers lie in files as in memory, so that a part is written by its position.
+
+    `lay_out` makes files with all but the numbers, and `pack` makes the file that was asked for from these.
+    No memory map, whose pages would count as memory of the process.
     """
 
-    def __init__(self, path: Path, arrays: Mapping[str, Spec], pack: Callable[[Path, list[Path]], None]):
-        self._path, self._folder, self.names, self._pack = path, path.parent, tuple(arrays), pack
-        self._open, self._files, self._offsets = contextlib.ExitStack(), {}, {}
+    def __init__(
+        self,
+        path: Path,
+        arrays: Mapping[str, Spec],
+        lay_out: Callable[[Path, Mapping[str, Spec]], dict[str, _Place]],
+        pack: Callable[[Path, list[Path]], None],
+    ):
+        self._path, self._lay_out, self.names, self._pack = path, lay_out, tuple(arrays), pack
+        self._open, self._files = contextlib.ExitStack(), {}
         self._begin(arrays)
 
     def _begin(self, arrays: Mapping[str, Spec]) -> None:
-        self._arrays = arrays
-        for name, spec in arrays.items():
-            file = self._open.enter_context((self._folder / f"{name}.npy").open("wb"))
-            header = {"descr": np.dtype(spec.dtype).str, "fortran_order": False, "shape": spec.shape}
-            np.lib.format.write_array_header_2_0(file, header)
-            self._files[name], self._offsets[name] = file, file.tell()
-            file.truncate(file.tell() + spec.nbytes)
+        self._arrays, self._places = arrays, self._lay_out(self._path, arrays)
+        for path in {place.path for place in self._places.values()}:
+            self._files[path] = self._open.enter_context(path.open("r+b"))
 
     def put(self, name: str, start: int, part: np.ndarray) -> None:
-        spec, file = self._arrays[name], self._files[name]
+        spec, (path, offset) = self._arrays[name], self._places[name]
+        file = self._files[path]
         rows = part[None] if part.ndim == 1 else part
         row = spec.nbytes // len(rows)
         frame = row // spec.shape[min(1, part.ndim - 1)]
         for sample, block in enumerate(np.ascontiguousarray(rows, spec.dtype)):
-            file.seek(self._offsets[name] + sample * row + start * frame)
+            file.seek(offset + sample * row + start * frame)
             file.write(block.data)
 
     def shorten(self, times: int) -> None:
         """Copy what there is: rows of fewer times begin elsewhere."""
         self.release()
-        for name in self._arrays:
-            os.replace(self._folder / f"{name}.npy", self._folder / f"{name}.whole")
-        self._begin({name: spec.shortened(times) for name, spec in self._arrays.items()})
-        for name, spec in self._arrays.items():
-            whole = np.load(self._folder / f"{name}.whole", mmap_mode="r")
+        whole = self._path.with_name("whole")
+        whole.mkdir()
+        for path in self._files:
+            os.replace(path, whole / path.name)
+        arrays, places, self._files = self._arrays, self._places, {}
+        self._begin({name: spec.shortened(times) for name, spec in arrays.items()})
+        for name, spec in arrays.items():
+            path, offset = whole / places[name].path.name, places[name].offset
+            old = np.memmap(path, spec.dtype, "r", offset, spec.shape)
             length = max(1, _CHUNK_NUMBERS * times // max(1, math.prod(spec.shape)))
             for start in range(0, times, length):
                 stop = min(start + length, times)
-                self.put(name, start, whole[start:stop] if whole.ndim == 1 else whole[:, start:stop])
-            (self._folder / f"{name}.whole").unlink()
+                self.put(name, start, old[start:stop] if old.ndim == 1 else old[:, start:stop])
+        shutil.rmtree(whole)
 
     def close(self) -> None:
         for file in self._files.values():
             file.flush()
-            os.fsync(file.fileno())
         self.release()
-        self._pack(self._path, [self._folder / f"{name}.npy" for name in self.names])
+        self._pack(self._path, list(self._files))
 
     def release(self) -> None:
         self._open.close()
+
+
+def _npy_files(path: Path, arrays: Mapping[str, Spec]) -> dict[str, _Place]:
+    """One `.npy` file an array."""
+    places = {}
+    for name, spec in arrays.items():
+        with path.with_name(f"{name}.npy").open("wb") as file:
+            header = {"descr": np.dtype(spec.dtype).str, "fortran_order": False, "shape": spec.shape}
+            np.lib.format.write_array_header_2_0(file, header)
+            places[name] = _Place(Path(file.name), file.tell())
+            file.truncate(file.tell() + spec.nbytes)
+    return places
+
+
+def _hdf5_file(path: Path, arrays: Mapping[str, Spec]) -> dict[str, _Place]:
+    """One HDF5 file of contiguous data sets.
+
+    The library writes into memory only: when a disk refused it a write, the process died of a segmentation
+    fault.
+    """
+    h5py = require("h5py", "data", f"Writing {path}")
+    image, places = _Image(), {}
+    with h5py.File(image, "w", driver="fileobj") as file:
+        for name, spec in arrays.items():
+            plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            kind = h5py.h5t.py_create(np.dtype(spec.dtype), logical=True)
+            space = h5py.h5s.create_simple(spec.shape)
+            made = h5py.h5d.create(file.id, name.encode(), kind, space, plan)
+            places[name] = _Place(path, made.get_offset())
+    with path.open("wb") as file:
+        for at, content in image.written:
+            file.seek(at)
+            file.write(content)
+        file.truncate(image.size)
+    return places
+
+
+class _Image(io.RawIOBase):
+    """A file in memory of which only what was written takes room."""
+
+    def __init__(self):
+        self.written: list[tuple[int, bytes]] = []
+        self.size = self._at = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, content: Any, /) -> int:
+        self.written.append((self._at, bytes(content)))
+        self._at += len(self.written[-1][1])
+        self.size = max(self.size, self._at)
+        return len(self.written[-1][1])
+
+    def readinto(self, buffer: Any, /) -> int:
+        found = bytearray(min(len(buffer), max(0, self.size - self._at)))
+        for at, content in self.written:
+            low, high = max(at, self._at), min(at + len(content), self._at + len(found))
+            if low < high:
+                found[low - self._at : high - self._at] = content[low - at : high - at]
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self.size = self._at if size is None else size
+        return self.size
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
 
 
 def _single(path: Path, members: list[Path]) -> None:
@@ -177,29 +271,6 @@ def _archive(path: Path, members: list[Path]) -> None:
         for member in members:
             archive.write(member, member.name)
             member.unlink()
-
-
-class _Hdf5:
-    """Chunked data sets of one HDF5 file."""
-
-    def __init__(self, path: Path, arrays: Mapping[str, Spec]):
-        h5py = require("h5py", "data", f"Writing {path}")
-        self._file, self._specs, self.names = h5py.File(path, "w"), arrays, tuple(arrays)
-        for name, spec in arrays.items():
-            self._file.create_dataset(name, spec.shape, spec.dtype, chunks=_chunks(spec), maxshape=spec.shape)
-
-    def put(self, name: str, start: int, part: np.ndarray) -> None:
-        self._file[name][_place(part, start)] = part
-
-    def shorten(self, times: int) -> None:
-        for name, spec in self._specs.items():
-            self._file[name].resize(spec.shortened(times).shape)
-
-    def close(self) -> None:
-        self._file.flush()
-
-    def release(self) -> None:
-        self._file.close()
 
 
 class _Zarr:
@@ -231,11 +302,12 @@ class _Zarr:
         """No file stays open."""
 
 
+_HDF5 = functools.partial(_Plain, lay_out=_hdf5_file, pack=_single)
 _SINKS: dict[str, Callable[[Path, Mapping[str, Spec]], Sink]] = {
-    ".npy": functools.partial(_Npy, pack=_single),
-    ".npz": functools.partial(_Npy, pack=_archive),
-    ".h5": _Hdf5,
-    ".hdf5": _Hdf5,
+    ".npy": functools.partial(_Plain, lay_out=_npy_files, pack=_single),
+    ".npz": functools.partial(_Plain, lay_out=_npy_files, pack=_archive),
+    ".h5": _HDF5,
+    ".hdf5": _HDF5,
     ".zarr": _Zarr,
 }
 

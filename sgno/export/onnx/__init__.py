@@ -25,7 +25,7 @@ from sgno.errors import InputError, require
 from sgno.export.onnx.graph import Graph, Tensor
 from sgno.export.stablehlo import single_precision
 from sgno.grid import Grid
-from sgno.io.files import write_bytes
+from sgno.io.commit import write_bytes
 from sgno.step import Step, prepare
 
 OPSET = 17

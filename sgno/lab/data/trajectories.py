@@ -12,9 +12,10 @@ import numpy as np
 
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.io.files import checksum, content_id, make_folder, new_folder, read_json, sweep, write_json
+from sgno.io.commit import make_folder, new_folder, sweep
+from sgno.io.files import checksum, content_id, read_json, write_json
 from sgno.io.locks import claim
-from sgno.io.npy import DAMAGED, open_npy
+from sgno.io.npy import DAMAGED, open_npy, write_npy
 from sgno.io.source import Source
 from sgno.io.survey import Moments
 from sgno.lab.data.scenario import make_scenario
@@ -90,7 +91,7 @@ def _make(task: Task, folder: Path) -> Trajectories[np.ndarray]:
         check_finite(part, f"{name} data of {task.name}")
     with new_folder(folder) as beside:
         for name, part in parts.items():
-            np.save(beside / f"{name}.npy", part)
+            write_npy(beside / f"{name}.npy", part)
         meta = {
             "task": task.to_json(),
             "solver": solver_versions(),

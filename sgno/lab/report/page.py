@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from sgno.io.files import write_bytes
+from sgno.io.commit import write_bytes
 from sgno.lab.report import paper
 from sgno.lab.report.figures.frontier import frontier_figure
 from sgno.lab.report.figures.style import encode, styled

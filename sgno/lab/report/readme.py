@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from sgno.errors import InputError
-from sgno.io.files import write_bytes
+from sgno.io.commit import write_bytes
 from sgno.lab.report import paper
 from sgno.lab.report.groups import Comparison, Row, compare
 from sgno.lab.report.models import SGNO, label, order

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from sgno.errors import InputError
-from sgno.io.files import content_id, read_sealed
+from sgno.io.files import content_id
 from sgno.lab.report.frontier import Frontier, read_frontier
 from sgno.lab.store import Store
 
@@ -85,18 +85,13 @@ def read_store(root: Path | str) -> Contents:
             f"There is no folder {root}. Give the --out folder of `sgno run` or `sgno reproduce`."
         )
     runs, unreadable = [], []
-    for path in sorted(root.glob("jobs/*/record.json")):
-        if path.parent.name.startswith("."):
-            continue
+    store = Store(root)
+    for job_id in store.ids():
         try:
-            runs.append(parse_run(read_sealed(path), path.parent.name))
+            runs.append(parse_run(store.record(job_id), job_id))
         except (ValueError, OSError) as error:
-            unreadable.append(f"{path.relative_to(root)}: {error}")
-    failures = []
-    try:
-        failures = [failure for failure in Store(root).failures() if isinstance(failure, dict)]
-    except (ValueError, OSError) as error:
-        unreadable.append(f"failed: {error}")
+            unreadable.append(f"jobs/{job_id}/record.json: {error}")
+    failures = list(store.failures())
     frontier = None
     try:
         frontier = read_frontier(root)

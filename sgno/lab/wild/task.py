@@ -12,7 +12,8 @@ import numpy as np
 import safetensors.numpy
 
 from sgno.errors import InputError
-from sgno.io.files import content_id, make_folder, write_bytes
+from sgno.io.commit import make_folder, write_bytes
+from sgno.io.files import content_id
 from sgno.io.locks import claim
 from sgno.lab.data.trajectories import check_finite, default_cache
 

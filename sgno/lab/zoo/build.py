@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sgno.errors import InputError
-from sgno.io.files import write_bytes, write_json
+from sgno.io.commit import write_bytes
+from sgno.io.files import write_json
 from sgno.lab.store import Store
 from sgno.lab.zoo import shelf
 

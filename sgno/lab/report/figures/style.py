@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sgno.io.files import write_bytes
+from sgno.io.commit import write_bytes
 from sgno.lab.report.groups import Group
 from sgno.lab.report.models import SGNO, look
 
