@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sgno.export.onnx import export_onnx
-from sgno.io.files import write_bytes
+from sgno.io.commit import write_bytes
 from sgno.step import Step
 
 _SCRIPTS = ("product.js", "onnx.js", "play.js")
