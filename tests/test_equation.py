@@ -1,14 +1,27 @@
 """Finding the equation behind trajectories: the order of the scheme, its derivatives, recovery, intervals."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from own_data import invoke
 
 import sgno
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.identify.equation import Equation, EquationStep, Factor, Term, candidates, discover
+from sgno.identify.equation import (
+    Equation,
+    EquationStep,
+    Factor,
+    Term,
+    candidates,
+    discover,
+    exponax_stepper,
+    parse_terms,
+    simulate,
+)
 from sgno.identify.equation.data import Data, noise_level
 from sgno.identify.equation.flow import Box, Inputs, System, Tables, advance, exponentials
 from sgno.identify.equation.shooting import Shooting
@@ -253,6 +266,55 @@ def test_a_model_without_an_equation_says_so_and_what_it_is(caplog):
     (message,) = caplog.messages
     assert not step.config.found and "No equation was found" in message
     assert ("persistence" in message.split(".")[0]) == (not step.equation.terms)
+
+
+def test_terms_are_read_as_people_write_them():
+    zero = (0,)
+    assert parse_terms("u_xx, (u^2)_x, u u_x, nu u, 1", "u", 1, ["nu"]) == [
+        term(0, 0, (0, 2)),
+        SQUARE_X,
+        term(0, 0, (0, 0), (0, 1)),
+        Term(0, zero, (Factor("nu", zero), Factor(0, zero))),
+        term(0, 0),
+    ]
+    assert parse_terms("w: u_xxx; u: w", ("u", "w"), 1) == [term(1, 0, (0, 3)), term(0, 0, (1, 0))]
+    for text, message in (("v_x", "'v'"), ("u_y", "factor"), ("u^-1", "factor"), ("(u", "no term")):
+        with pytest.raises(InputError, match=message):
+            parse_terms(text, "u", 1)
+    with pytest.raises(InputError, match="whose"):
+        parse_terms("u_x", ("u", "w"), 1)
+
+
+def test_the_command_prints_the_equation_and_writes_a_step(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("u.npz", u=burgers(np.random.default_rng(16)), time=np.full(8, 0.1))
+    words = ("discover", "u.npz", "--dt", "time", "--length", str(2 * np.pi), "--out", "step")
+    found = json.loads(invoke(*words, "--only", "u_xx, u u_x", "--json").stdout)
+    assert found["found"] and found["equation"] == ["u_t = +0.2 u_xx -1 u u_x"]
+    low, high = found["terms"][1]["interval"]
+    assert low < -1 < high and found["terms"][1]["term"] == "u u_x"
+    assert sgno.load("step").equation.coefficients[0] == pytest.approx(0.2)
+    assert invoke("discover", "u.npz", "--length", "a").exit_code == 2
+    assert "exists" in invoke(*words).stderr
+
+
+def test_the_stepper_of_exponax_is_the_same_step():
+    pytest.importorskip("exponax")
+    equation = Equation(
+        tuple(FITZHUGH_NAGUMO), tuple(FITZHUGH_NAGUMO.values()), ("u", "w"), (20.0,), max_step=0.02
+    )
+    u = jnp.asarray(smooth(np.random.default_rng(17), (1, 2), 32)[0], jnp.float32)
+    ours = EquationStep(equation, (32,), dt=0.1)(u)
+    np.testing.assert_allclose(exponax_stepper(equation, 32, dt=0.1)(u), ours, atol=2e-6)
+
+
+def test_a_forecast_of_many_is_that_of_the_step():
+    u0 = smooth(np.random.default_rng(18), (2, 1), 32)
+    equation = Equation(tuple(BURGERS), tuple(BURGERS.values()), ("u",), (2 * np.pi,), max_step=0.02)
+    states = simulate(equation, u0, steps=3, dt=np.array([0.1, 0.05]))
+    for u, dt in zip(states, (0.1, 0.05), strict=True):
+        rolled = sgno.rollout(EquationStep(equation, (32,), dt=dt), jnp.asarray(u[0], jnp.float32), 3)
+        np.testing.assert_allclose(u[1:], rolled, atol=3e-6)
 
 
 def test_data_of_noise_alone_are_not_explained():

@@ -13,6 +13,7 @@ from sgno.cli.console import answers, guarded, orderly_end
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Your data": {
         "fit": ("training", "Train a model on your own trajectories and score it."),
+        "discover": ("discover", "Find the PDE behind your trajectories, in your units."),
         "explain": ("explain", "Say what SGNO-X learned: rates, strongest terms, forcing."),
         "report": ("study", "Make tables, figures and one page from a folder of finished runs."),
     },

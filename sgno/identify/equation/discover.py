@@ -2,15 +2,19 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from sgno.errors import InputError
+from sgno.grid import Grid
 from sgno.identify.equation.data import Data
 from sgno.identify.equation.flow import Box, Inputs, advance
 from sgno.identify.equation.shooting import Shooting
-from sgno.identify.equation.terms import Equation, Term, candidates, channel_names, lengths_of
+from sgno.identify.equation.simulate import as_inputs
+from sgno.identify.equation.step import EquationConfig, EquationStep
+from sgno.identify.equation.terms import Equation, Term, candidates, channel_names, lengths_of, readable
 from sgno.identify.equation.weak import WeakForm, solve, stepwise
 
 # A term enters only if it lowers the held-out error by the first factor, and leaves if the error grows by
@@ -31,6 +35,7 @@ class Discovery:
 
     - `rejected`: terms of the library that were left out, with the standard deviations by which the final fit
       would move them away from zero; the most tempting first.
+    - `dt`: the time between two frames, the median if it varies.
     - `noise`: estimated standard deviation of the noise of each channel, 0 if there is none to speak of.
     - `held_out`: closed-loop relative error on trajectories that the search did not fit, geometric mean over
       frames. With noisy data it includes the noise of the first and of every later frame.
@@ -43,6 +48,7 @@ class Discovery:
 
     equation: Equation
     rejected: tuple[tuple[Term, float], ...]
+    dt: float
     noise: tuple[float, ...]
     held_out: float
     persistence: float
@@ -61,6 +67,51 @@ class Discovery:
         if self.found or self.held_out < self.persistence:
             return self.equation
         return replace(self.equation, terms=(), coefficients=(), standard_errors=())
+
+    def step(self, grid: Grid) -> EquationStep:
+        """The step of `forecast` from one frame of the data to the next; another dt by `at`."""
+        equation = self.forecast
+        about = {"found": self.found, "held_out": self.held_out, "notes": self.notes}
+        return EquationConfig(self.dt, equation.lengths, equation, **about).build(grid)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values, with the equation in words, LaTeX and as SymPy reads it."""
+        equation = self.equation
+        rows = []
+        for term, value, error in zip(
+            equation.terms, equation.coefficients, equation.standard_errors, strict=True
+        ):
+            shown, scaled = readable(term, value)
+            width = 1.96 * error * (abs(scaled / value) if value else 1.0)
+            rows.append((shown, scaled, (scaled - width, scaled + width)))
+        plain = lambda x: x if x is not None and math.isfinite(x) else None
+        return {
+            "found": self.found,
+            "equation": str(equation).splitlines(),
+            "latex": equation.latex(),
+            "sympy": equation.sympy(),
+            "terms": [
+                {
+                    "channel": equation.channels[term.target],
+                    "term": equation.name_of(term),
+                    **asdict(term),
+                    "coefficient": value,
+                    "interval": list(interval),
+                }
+                for term, value, interval in rows
+            ],
+            "rejected": [
+                {"term": equation.name_of(term), "deviations": plain(size)} for term, size in self.rejected
+            ],
+            "dt": self.dt,
+            "lengths": list(equation.lengths),
+            "max_step": equation.max_step,
+            "noise": list(self.noise),
+            "held_out": plain(self.held_out),
+            "persistence": plain(self.persistence),
+            "misfit": plain(self.misfit),
+            "notes": list(self.notes),
+        }
 
     def __str__(self) -> str:
         equation = str(self.equation)
@@ -104,7 +155,7 @@ def discover(
     samples, frames, count = states.shape[:3]
     points = states.shape[3:]
     box = Box(points, lengths_of(length, len(points)))
-    known = Inputs(_inputs(inputs or {}, samples, frames, points), box, frozenset(holds))
+    known = Inputs(as_inputs(inputs or {}, samples, frames, points), box, frozenset(holds))
     data = Data.make(states, steps, box, known)
     fields = [n for n in known.arrays if n not in known.parameters and known.arrays[n].shape[2:] == points]
     scalars = [n for n in known.arrays if n not in fields]
@@ -178,6 +229,8 @@ class _Search:
         for window in [w for w in (1, 4, 12) if w <= last]:
             shooting = Shooting(self.data, self.terms, window=window, most=max(20, 400 // (window + 1)))
             c = shooting.refine(c, iterations=8)
+            if not self.fixed and (self.shares(c)[c != 0] < _NEGLIGIBLE).any():
+                c = shooting.refine(np.where(self.shares(c) < _NEGLIGIBLE, 0, c), iterations=4)
             self.log(
                 f"window {window}: terms {np.flatnonzero(c).tolist()}, held-out error {self.error(c):.3g}"
             )
@@ -342,6 +395,7 @@ class _Search:
         return Discovery(
             equation,
             tuple(sorted(rejected, key=lambda r: -r[1])),
+            float(np.median(data.dt)),
             noise,
             held_out,
             persistence,
@@ -414,28 +468,3 @@ def _trajectories(u, dt) -> tuple[np.ndarray, np.ndarray]:
             states.append(p[first : first + frames])
             steps.append(own[first : first + frames - 1])
     return np.stack(states), np.stack(steps)
-
-
-def _inputs(
-    inputs: Mapping[str, np.ndarray], samples: int, frames: int, points: tuple[int, ...]
-) -> dict[str, np.ndarray]:
-    """Every input as `(samples or 1, frames or 1, *points or 1s)`."""
-    ones = (1,) * len(points)
-    out = {}
-    for name, given in inputs.items():
-        a = np.asarray(given, float)
-        full = {
-            (): (1, 1, *ones),
-            (samples,): (samples, 1, *ones),
-            points: (1, 1, *points),
-            (samples, *points): (samples, 1, *points),
-            (samples, frames): (samples, frames, *ones),
-            (samples, frames, *points): (samples, frames, *points),
-        }.get(a.shape)
-        if full is None:
-            raise InputError(
-                f"Input '{name}' has the shape {a.shape}, but there are {samples} samples, {frames} frames "
-                f"and {points} points. Give (samples,), (*points), (samples, *points) or one with frames."
-            )
-        out[name] = a.reshape(full)
-    return out

@@ -1,6 +1,5 @@
 """An equation as a model: found from the training trajectories before its first step."""
 
-import dataclasses
 import logging
 
 import numpy as np
@@ -22,7 +21,7 @@ def _(
 ) -> EquationStep:
     """The step of the equation that `discover` finds; a line says so where the data do not support one."""
     del key
-    config, grid = step.config, step.grid
+    config = step.config
     discovery = discover(
         np.asarray(trajectories),
         dt=config.dt,
@@ -31,13 +30,7 @@ def _(
         log=_log.debug,
     )
     _say(discovery)
-    return dataclasses.replace(
-        config,
-        equation=discovery.forecast,
-        found=discovery.found,
-        held_out=discovery.held_out,
-        notes=discovery.notes,
-    ).build(grid)
+    return discovery.step(step.grid)
 
 
 def _say(discovery: Discovery) -> None:

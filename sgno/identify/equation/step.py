@@ -109,7 +109,7 @@ class EquationStep(eqx.Module):
         self.config = config or EquationConfig(dt, equation.lengths, equation)
         self.grid = Grid(len(equation.channels), tuple(points))
         self.dt = dt
-        self.substeps = substeps or max(1, math.ceil(dt / equation.max_step - 1e-6))
+        self.substeps = substeps or equation.substeps(dt)
         self.bound = {}
         ones = (1,) * len(points)
         for name, value in (inputs or {}).items():
@@ -169,7 +169,7 @@ class EquationStep(eqx.Module):
         apply = lambda table, v: _multiply(table.astype(v.dtype), v)
 
         def substep(v: State, s: Array) -> tuple[State, None]:
-            at = lambda x, offset: _rates(self.equation, system, x, self._inputs_at(controls, s + offset))
+            at = lambda x, offset: rates(self.equation, system, x, self._inputs_at(controls, s + offset))
             n1 = at(v, 0.0)
             halfway = v + apply(half, v)
             a = halfway + apply(inner, n1)
@@ -213,7 +213,7 @@ def _multiply(table: Array, v: State) -> State:
     return jnp.einsum("ij...,j...->i...", table, v)
 
 
-def _rates(equation: Equation, system: System, v: State, inputs: Mapping[str, Array]) -> State:
+def rates(equation: Equation, system: System, v: State, inputs: Mapping[str, Array]) -> State:
     """n(v) of the terms that are not in the generator."""
     box, fine = system.box, system.fine
     coarse_index, fine_index = shared_index(box.points, fine.points)

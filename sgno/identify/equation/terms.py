@@ -7,10 +7,11 @@ only one of them.
 
 import itertools
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sgno.errors import InputError
+from sgno.errors import InputError, unknown_name
 
 Order = tuple[int, ...]
 _AXES = "xyz"
@@ -171,6 +172,16 @@ class Equation:
     def name(self, field: int | str) -> str:
         return self.channels[field] if isinstance(field, int) else field
 
+    def substeps(self, dt: float) -> int:
+        """How many inner steps keep each within `max_step`."""
+        return max(1, math.ceil(dt / self.max_step - 1e-6))
+
+    def name_of(self, term: Term) -> str:
+        """A term without its coefficient; with several channels, in whose equation it stands."""
+        shown, _ = readable(term, 1.0)
+        body = self._text(shown, 1.0).partition(" ")[2] or "1"
+        return body if len(self.channels) == 1 else f"{body} in {self.channels[term.target]}_t"
+
     def details(self) -> list[str]:
         """Every term with its coefficient and, where it is known, the half width of its 95 % interval."""
         errors = self.standard_errors or (math.nan,) * len(self.terms)
@@ -206,6 +217,46 @@ class Equation:
         )
         body = "*".join(wrap(f"{self.name(f.field)}(t, {axes})", f.order) for f in term.factors) or "1"
         return f"+({value!r})*{wrap(body, term.outer)}"
+
+
+def parse_terms(text: str, channels: Sequence[str], dims: int, inputs: Collection[str] = ()) -> list[Term]:
+    """Terms as people write them: `u_xx, u u_x, (u^2)_x, 1`; for several channels `u: v u_xx, 1; v: u`.
+
+    **Raises:** `InputError` for what is no term, or a name that is neither a channel nor an input.
+    """
+    out = []
+    for part in filter(str.strip, text.split(";")):
+        head, colon, body = part.rpartition(":")
+        target = head.strip().removesuffix("_t")
+        if colon and target not in channels:
+            raise unknown_name("channel", target, channels)
+        if not colon and len(channels) > 1:
+            raise InputError(
+                f"'{part.strip()}' does not say whose terms: write '{channels[0]}: {part.strip()}'."
+            )
+        place = channels.index(target) if colon else 0
+        out += [_parse_term(term.strip(), place, channels, dims, inputs) for term in body.split(",")]
+    return out
+
+
+def _parse_term(text: str, target: int, channels, dims: int, inputs) -> Term:
+    found = re.fullmatch(r"\((?P<inside>.*)\)(?:_(?P<axes>[xyz]+))?|(?P<plain>[^()]*)", text)
+    if found is None or not text:
+        raise InputError(f"'{text}' is no term. Write for example u_xx, u u_x, (u^2)_x or 1.")
+    count = lambda axes: tuple((axes or "").count(a) for a in _AXES[:dims])
+    factors: list[Factor] = []
+    for word in (found["inside"] or found["plain"] or "").replace("*", " ").split():
+        if word == "1":
+            continue
+        name, _, power = word.partition("^")
+        field, _, axes = name.rpartition("_") if re.search(r"_[xyz]+$", name) else (name, "", "")
+        if (power and not power.isdigit()) or set(axes) - set(_AXES[:dims]):
+            raise InputError(f"'{word}' in '{text}' is no factor. Write for example u, u_x or u^2.")
+        if field not in (*channels, *inputs):
+            raise unknown_name("channel or input", field, (*channels, *inputs))
+        which = channels.index(field) if field in channels else field
+        factors += [Factor(which, count(axes))] * int(power or 1)
+    return Term(target, count(found["axes"]), tuple(factors))
 
 
 def channel_names(count: int) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from sgno.lab.wild.task import WildTask
 RIVALS = {
     "persistence": rivals.persistence,
     "linear": rivals.linear,
+    "sgno-x-equation": rivals.equation,
     "exact-dmd": rivals.exact_dmd,
     "opinf": rivals.operator_inference,
     "pysindy": sindy.pde,

@@ -129,6 +129,42 @@ def linear(problem: Problem) -> tuple[Forecast, dict[str, Any]]:
     return _only_at(dt, inner), {}
 
 
+def equation(problem: Problem) -> tuple[Forecast, dict[str, Any]]:
+    """SGNO-X in equation form, this package's own: the PDE that `discover` finds in the data."""
+    from sgno.identify import discover
+    from sgno.identify.equation import simulate
+
+    system = problem.system
+    if set(system.boundary) != {"periodic"}:
+        raise InputError("The equation is searched on periodic boxes, and this row has walls.")
+    holds = [name for name, how in system.holds.items() if how == "constant"]
+    found = discover(
+        problem.train,
+        dt=problem.dt,
+        length=system.length,
+        inputs=_with_frames_or_without(problem.inputs, len(problem.train)),
+        holds=holds,
+        channels=system.channels,
+    )
+
+    def forecast(u0, steps, dt, inputs):
+        given = _with_frames_or_without(inputs, len(u0))
+        return simulate(found.forecast, u0, steps=steps, dt=dt, inputs=given, holds=holds)[:, 1:]
+
+    pairs = zip(found.equation.details(), found.equation.coefficients, strict=True)
+    return forecast, {
+        "found": found.found,
+        "held_out": found.held_out,
+        "equation": str(found.equation).replace("\n", "; "),
+        "terms": [text for text, _ in pairs],
+    }
+
+
+def _with_frames_or_without(inputs: Mapping[str, np.ndarray], samples: int) -> dict[str, np.ndarray]:
+    """Inputs in the shapes that `discover` takes: a field that all samples share has no axis of samples."""
+    return {n: a[0] if a.shape[0] == 1 and samples > 1 else a for n, a in inputs.items()}
+
+
 def _only_at(dt: float, inner: Forecast) -> Forecast:
     """A forecast that refuses another time step."""
 
