@@ -112,9 +112,37 @@ def _column(driver, table: str, index: int) -> list[str]:
 def test_the_page_loads_without_a_word_on_the_console_and_draws_its_charts(opened):
     assert [entry for entry in opened.get_log("browser") if entry["level"] != "INFO"] == []
     for plot in ("growth", "spectra", "ratios", "ablation", "cost"):
-        found = opened.find_elements(By.CSS_SELECTOR, f"#{plot}-plot .main-svg")
+        found = opened.find_elements(By.CSS_SELECTOR, f"#{plot}-plot :is(.line, .bar, .point)")
         assert found, f"{plot} was not drawn"
-    assert len(opened.find_elements(By.CSS_SELECTOR, "#growth-plot .scatterlayer .trace")) >= 5
+    assert len(opened.find_elements(By.CSS_SELECTOR, "#growth-plot .line")) >= 4
+
+
+def test_labels_of_points_do_not_cover_each_other(opened):
+    boxes = opened.execute_script(
+        "return [...document.querySelectorAll('#cost-plot svg > text[fill^=\"#\"]')].map(t => t.getBBox())"
+        ".map(b => [b.x, b.y, b.x + b.width, b.y + b.height])"
+    )
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] + 3 or b[3] <= a[1] + 3, (a, b)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_makes_a_phone_scroll_sideways(opened, width):
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_curve_says_its_value_under_the_pointer(opened):
+    opened.execute_script(
+        "const line = document.querySelector('#growth-plot .line'), svg = line.ownerSVGElement;"
+        "const p = line.getPointAtLength(40), area = svg.getBoundingClientRect();"
+        "svg.dispatchEvent(new PointerEvent('pointermove',"
+        "{clientX: area.left + p.x, clientY: area.top + p.y, bubbles: true}))"
+    )
+    assert ", step " in opened.find_element(By.CSS_SELECTOR, "#growth-plot .tip").text
 
 
 def test_nothing_a_store_contains_runs_as_script(opened):
@@ -195,11 +223,11 @@ def test_variants_are_drawn_only_when_asked_for(opened):
 
 
 def test_a_model_can_be_switched_off_and_the_spectrum_moves_in_time(opened):
-    lines = "return document.querySelectorAll('#growth-plot .scatterlayer .trace').length"
+    lines = "return document.querySelectorAll('#growth-plot .line').length"
     before = opened.execute_script(lines)
     opened.execute_script("document.querySelector('#chips input').click()")
     _wait(opened, f"{lines} < {before}")
-    path = "return document.querySelectorAll('#spectra-plot .scatterlayer path.js-line')[1].getAttribute('d')"
+    path = "return document.querySelectorAll('#spectra-plot .line')[1].getAttribute('d')"
     first = opened.execute_script(path)
     _slide(opened, "spectra-time", 15)
     _wait(opened, f"{path} !== {first!r}")

@@ -8,7 +8,7 @@ from sgno.step import count_parameters
 
 
 def test_persistence_fits_saves_loads_and_scores_what_its_closed_form_says(tmp_path):
-    # A wave that turns by a twelfth of a circle each step: after n steps the state is off by 2 sin(pi n / 12).
+    # A wave that turns by a twelfth of a circle a step: after n steps the state is off by 2 sin(pi n / 12).
     x = 2 * np.pi * np.arange(24) / 24
     u = np.stack([np.sin(x - np.pi * n / 6) for n in range(9)])[None, :, None].repeat(5, axis=0)
     fitted = sgno.fit(u, "persistence", validation=0, test=1)
@@ -19,4 +19,9 @@ def test_persistence_fits_saves_loads_and_scores_what_its_closed_form_says(tmp_p
     state = jax.random.normal(jax.random.key(0), (1, 24))
     loaded = sgno.load(tmp_path / "still.safetensors")
     np.testing.assert_allclose(loaded(state), state, atol=1e-6)
-    assert count_parameters(sgno.get_model("persistence", 2).build(sgno.Grid(2, (8, 8)))).real == 0
+    assert (
+        count_parameters(
+            sgno.get_model("persistence", 2).build(sgno.Grid(2, (8, 8)), key=jax.random.key(0))
+        ).real
+        == 0
+    )

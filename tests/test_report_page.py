@@ -29,9 +29,8 @@ def test_the_page_is_one_file_that_loads_nothing_and_runs_only_its_own_scripts(t
         json.dumps({"error": HOSTILE, "job": {"model_name": HOSTILE}})
     )
     page = write_report(tmp_path, tmp_path / "r.html").read_text()
-    own = page[: page.index("plotly.js v")] + page[page.rindex("</script>\n<script>") :]
     assert "alert(1)</script>" not in page and "<img src=x" not in page
-    assert len(re.findall(r"<script[ >]", own)) == 3 and "<link" not in own and "<iframe" not in own
+    assert len(re.findall(r"<script[ >]", page)) == 3 and "<link" not in page and "<iframe" not in page
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert "default-src &#39;none&#39;" in policy and policy.count("sha256-") == 2
     assert "unsafe-eval" not in policy and "http" not in policy
@@ -43,7 +42,7 @@ def test_the_same_store_gives_the_same_page(tmp_path):
     assert a == b
 
 
-def test_two_thousand_jobs_render_in_ten_seconds_and_fifteen_megabytes(tmp_path):
+def test_two_thousand_jobs_render_in_ten_seconds_and_three_megabytes(tmp_path):
     models = ["conv", "res", "unet", "dil", "fno", "cno", "linear", "sgno", "sgno-matched", "sgno-x"]
     curve = [0.01 * 1.02**t for t in range(200)]
     records = [
@@ -65,7 +64,7 @@ def test_two_thousand_jobs_render_in_ten_seconds_and_fifteen_megabytes(tmp_path)
     page, seconds = tmp_path / "report.html", float(result.stdout)
     assert len(records) == 2_000
     assert seconds < 10, f"took {seconds:.1f} s"
-    assert page.stat().st_size < 15e6, f"{page.stat().st_size / 1e6:.1f} MB"
+    assert page.stat().st_size < 3e6, f"{page.stat().st_size / 1e6:.1f} MB"
 
 
 # Figures

@@ -32,6 +32,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("training", "Train a model on a task, roll it out for 200 steps and score it."),
         "reproduce": ("study", "Run the paper's experiment, or a part of it, and write its report."),
         "frontier": ("study", "Compare SGNO-X with its solver: error against time."),
+        "thin": ("study", "Make a folder of results small: what a report shows stays."),
     },
 }
 _MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}

@@ -1,4 +1,4 @@
-"""`sgno reproduce`, `sgno report`, `sgno demo` and `sgno frontier`: many runs, and what is made of them."""
+"""Many runs and what is made of them: reproduce, report, thin, demo, frontier."""
 
 import contextlib
 import os
@@ -45,7 +45,7 @@ def reproduce(
         bool,
         options.running("--dry-run", help="Say what would be run, and run nothing."),
     ] = False,
-    report: Annotated[bool, options.output(help="Write the report at the end.")] = True,
+    report: Annotated[bool, options.output(help="Thin the folder and write its report at the end.")] = True,
     cache: options.Cache = None,
     json: options.Json = False,
 ):
@@ -101,7 +101,9 @@ def reproduce(
     }
     if report:
         from sgno.lab.report import write_report
+        from sgno.lab.thin import thin as make_thin
 
+        make_thin(store.root)
         summary["report"] = str(write_report(store.root))
         say(f"Report: {summary['report']}")
     if json:
@@ -200,6 +202,25 @@ def report(
         from sgno.lab.report.figures import write_figures
 
         say(f"Wrote {len(write_figures(folder, figures))} figures to {figures}.")
+
+
+def thin(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The --out folder of `sgno run` or `sgno reproduce`.")
+    ],
+    json: options.Json = False,
+):
+    """Make a folder of results small: records and weights stay, curves and pictures are packed.
+
+    What a report shows stays: `sgno reproduce` does the same at its end.
+    """
+    options.check_writable(folder)
+    from sgno.lab.thin import thin as make_thin
+
+    sizes = make_thin(folder)
+    say(f"{folder}: {sizes.before / 1e6:.1f} MB before, {sizes.after / 1e6:.1f} MB now.")
+    if json:
+        emit_json(sizes._asdict())
 
 
 def demo(

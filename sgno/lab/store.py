@@ -2,7 +2,7 @@
 
     ROOT/jobs/ID/record.json           settings, versions, machine, date, scores
     ROOT/jobs/ID/curves.safetensors    errors per step, spectra, losses
-    ROOT/jobs/ID/sample.safetensors    one predicted test trajectory, for pictures
+    ROOT/jobs/ID/sample.safetensors    one predicted test trajectory, for pictures (thinned: of one seed)
     ROOT/jobs/ID/weights.safetensors   the trained step
     ROOT/jobs/ID/metrics.jsonl         loss and speed while it was trained
     ROOT/truth/DATA.safetensors        the same test trajectory of the reference
@@ -12,8 +12,8 @@
     ROOT/timings/ID.json               what a setting costs on this machine, for estimates
     ROOT/frontier.json                 SGNO-X against the solver, if it was measured
 
-A job's folder appears whole: it is filled beside and renamed last. Version 0.1 wrote arrays as `.sgno` files,
-which are read where they are found.
+A job's folder appears whole: it is filled beside and renamed last. `sgno.lab.thin` makes a store small.
+Version 0.1 wrote arrays as `.sgno` files, which are read where they are found.
 
 Others may be able to write to the folder too. So no link in it is followed, what is deleted is known to be
 ours, and a record without its checksum is none.
@@ -30,6 +30,7 @@ from sgno.errors import InputError
 from sgno.io.commit import make_folder, sweep
 from sgno.io.files import SUFFIX, Arrays, load_arrays, read_json, read_sealed, stored, write_json
 from sgno.io.locks import claim
+from sgno.lab.compact import decode
 
 CURVES, SAMPLE, WEIGHTS = (name + SUFFIX for name in ("curves", "sample", "weights"))
 _FOLDERS = ("jobs", "truth", "checkpoints", "failed", "claims", "timings")
@@ -130,7 +131,7 @@ class Store:
         return read_sealed(self._inside("jobs", job_id, "record.json"))
 
     def curves(self, job_id: str) -> Arrays:
-        return load_arrays(self._stored("jobs", job_id, CURVES))
+        return decode(load_arrays(self._stored("jobs", job_id, CURVES)))
 
     def ids(self) -> list[str]:
         """The ids of all finished jobs, in a stable order; their records may be damaged."""

@@ -2,7 +2,7 @@
 
 from sgno.errors import require
 
-for _package in ("jinja2", "matplotlib", "plotly"):
+for _package in ("jinja2", "matplotlib", "PIL"):
     require(_package, "report", "A report")
 
 from sgno.lab.report.page import write_report as write_report  # noqa: E402

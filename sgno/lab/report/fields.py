@@ -1,30 +1,29 @@
-"""Predicted and true trajectories as small images: eight bits a point, all that a colour scale can show.
+"""Predicted and true trajectories as pictures: the first channel, one panel in 1D and 2D, three slices in 3D.
 
-Fields share one linear scale a task, symmetric about zero and set by the truth, so that pictures of
-different models compare. Errors share one symmetric logarithmic scale relative to the same amplitude:
-what is wrong by a hundredth and what is wrong by all of it are both visible.
+For the page a trajectory is one WebP picture with the frames beneath each other, in 255 levels. Where a
+prediction is close to the truth its error is drawn instead, on the scale of `sgno.lab.compact`: what is wrong
+by a hundredth and what is wrong by all of it are both visible.
 """
 
 import base64
 import dataclasses
-import math
-import zlib
-from pathlib import Path
+import io
+from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from sgno.errors import InputError
-from sgno.io.files import load_arrays
+from sgno.io.files import Arrays, load_arrays
+from sgno.lab.compact import decode, error_codes, errors_of
 from sgno.lab.report.runs import Run
 from sgno.lab.store import Store
 
-ERROR_FLOOR = 5e-3
-"""Below this share of the amplitude the scale is linear. Stored samples are rounded to a tenth of it."""
-
-ERROR_TOP = 2.0
-NONFINITE = 255
-_LEVELS = 127
 _MOST_NUMBERS = 4_000_000
+_MOST_FRAMES = 201
+_TRUTH_QUALITY, _QUALITY = 88, 72
+# From this relative error on the prediction itself is drawn; 255 levels and WebP blur it by about a fiftieth.
+_FAR = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +35,20 @@ class Frames:
 
     @property
     def amplitude(self) -> float:
+        """The largest size of a finite value: colours reach from minus to plus this."""
         finite = self.values[np.isfinite(self.values)]
-        top = float(np.abs(finite).max()) if finite.size else 0.0
-        return top or 1.0
+        return float(np.abs(finite).max(initial=0.0)) or 1.0
+
+    @property
+    def center(self) -> float:
+        """Zero, or the middle of the range where all values lie on one side of zero, far from it."""
+        finite = self.values[np.isfinite(self.values)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        return (low + high) / 2 if min(abs(low), abs(high)) > 0.5 * (high - low) else 0.0
+
+    def shifted(self, center: float, every: int) -> "Frames":
+        """These frames about a centre, every so many of them."""
+        return Frames(self.values[::every] - np.float32(center), self.every * every)
 
 
 def load_truth(store: Store, run: Run) -> Frames:
@@ -46,12 +56,26 @@ def load_truth(store: Store, run: Run) -> Frames:
 
     **Raises:** `InputError` if the file is missing, damaged or of an unexpected shape.
     """
-    return _frames(store.truth(_plain_name(run.data)), run)
+    return _frames(decode(load_arrays(store.truth(_plain_name(run.data)))), run)
 
 
 def load_prediction(store: Store, run: Run) -> Frames:
-    """The same trajectory as predicted."""
-    return _frames(store.sample(run.id), run)
+    """The same trajectory as predicted. A thinned store has its error alone.
+
+    **Raises:** `InputError` like `load_truth`, and if the run's sample was thinned away.
+    """
+    path = store.sample(run.id)
+    if not path.is_file():
+        raise InputError("the picture of another seed of these settings is kept")
+    file = decode(load_arrays(path))
+    if "errors" not in file.arrays:
+        return _frames(file, run)
+    truth, codes = load_truth(store, run), file.arrays["errors"]
+    amplitude = file.meta.get("amplitude")
+    if not isinstance(amplitude, float) or codes.size != truth.values.size or codes.dtype != np.uint8:
+        raise InputError(f"{path} is no error of the trajectory that it was compared with.")
+    errors = errors_of(codes.reshape(truth.values.shape), amplitude)
+    return Frames(truth.values + errors, truth.every)
 
 
 def _plain_name(name: str) -> str:
@@ -61,17 +85,14 @@ def _plain_name(name: str) -> str:
     return name
 
 
-def _frames(path: Path, run: Run) -> Frames:
-    states = load_arrays(path).arrays.get("states")
+def _frames(file: Arrays, run: Run) -> Frames:
+    states = file.arrays.get("states")
     dims = run.task["num_spatial_dims"]
     wanted = {1: 3, 2: 4, 3: 5}[dims]
-    if states is None or states.ndim != wanted or not 0 < states.size <= _MOST_NUMBERS:
-        shape = None if states is None else states.shape
-        raise InputError(f"{path} holds states of shape {shape}, which is no sample of a {dims}D task.")
-    if len(states) < 2 or (dims == 3 and states.shape[2] != 3):
-        raise InputError(
-            f"{path} holds states of shape {states.shape}, which is no sample of a {dims}D task."
-        )
+    shape = None if states is None else states.shape
+    few = states is None or states.ndim != wanted or not 0 < states.size <= _MOST_NUMBERS or len(states) < 2
+    if few or (dims == 3 and states.shape[2] != 3):
+        raise InputError(f"{run.id} holds states of shape {shape}, which is no sample of a {dims}D task.")
     return as_frames(states, dims, max(1, run.task["test_steps"] // (len(states) - 1)))
 
 
@@ -83,30 +104,44 @@ def as_frames(states: np.ndarray, dims: int, every: int) -> Frames:
     return Frames(first_channel.reshape(shape), every)
 
 
-def field_codes(values: np.ndarray, amplitude: float) -> np.ndarray:
-    """0..254 for -amplitude..amplitude, saturating; 255 where the value is not finite."""
-    return _codes(np.clip(values / amplitude, -1, 1), values)
+def truth_picture(truth: Frames) -> str:
+    """The reference as base64 of a WebP picture."""
+    return _webp(_field_codes(truth.values, truth.amplitude), _TRUTH_QUALITY)
 
 
-def error_codes(errors: np.ndarray, amplitude: float) -> np.ndarray:
-    """0..254 on asinh(e / (floor amplitude)) up to twice the amplitude, saturating; 255 where not finite."""
-    scaled = np.arcsinh(errors / (ERROR_FLOOR * amplitude)) / math.asinh(ERROR_TOP / ERROR_FLOOR)
-    return _codes(np.clip(scaled, -1, 1), errors)
+def prediction_picture(truth: Frames, prediction: Frames) -> dict[str, Any]:
+    """A prediction for the page's player: picture, `f` or `e` for each frame, and the first frame that is not
+    finite.
+
+    **Raises:** `InputError` if truth and prediction differ in shape.
+    """
+    shape = truth.values.shape
+    if prediction.values.shape != shape:
+        raise InputError(f"prediction and truth have shapes {prediction.values.shape} and {shape}")
+    broken = ~np.isfinite(prediction.values).all(axis=(1, 2, 3))
+    end = int(np.argmax(broken)) if broken.any() else len(broken)
+    values, a = prediction.values[:end], truth.amplitude
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors = values - truth.values[:end]
+        size = np.sqrt(np.square(errors / a, dtype=np.float64).mean(axis=(1, 2, 3)))
+        # Beyond the colours of the field the error alone says how far.
+        field = (size > _FAR) & (np.abs(values / a).max(axis=(1, 2, 3)) < 1.2)
+    codes = np.where(field[:, None, None, None], _field_codes(values, a), error_codes(errors, a))
+    kinds = "".join("f" if far else "e" for far in field)
+    return {"image": _webp(codes, _QUALITY) if end else "", "kinds": kinds, "end": end}
 
 
-def _codes(scaled: np.ndarray, values: np.ndarray) -> np.ndarray:
-    finite = np.isfinite(values)
-    codes = np.rint(np.where(finite, scaled, 0) * _LEVELS) + _LEVELS
-    return np.where(finite, codes, NONFINITE).astype(np.uint8)
+def _field_codes(values: np.ndarray, amplitude: float) -> np.ndarray:
+    """0..254 for -amplitude..amplitude, saturating."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        share = np.nan_to_num(np.clip(values / amplitude, -1, 1))
+    return (np.rint(share * 127) + 127).astype(np.uint8)
 
 
-def pack(codes: np.ndarray) -> str:
-    """Differences along the last axis, deflated, in base64: smooth fields become small."""
-    first = np.zeros_like(codes[..., :1])
-    return base64.b64encode(zlib.compress(np.diff(codes, axis=-1, prepend=first).tobytes(), 9)).decode()
-
-
-def unpack(text: str, shape: tuple[int, ...]) -> np.ndarray:
-    """What the page does in its own language, here for tests."""
-    differences = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(shape)
-    return np.cumsum(differences, axis=-1, dtype=np.uint8)
+def _webp(codes: np.ndarray, quality: int) -> str:
+    """Frames beneath each other, the panels of each side by side."""
+    times, panels, rows, columns = codes.shape
+    picture = np.ascontiguousarray(codes.transpose(0, 2, 1, 3)).reshape(times * rows, panels * columns)
+    out = io.BytesIO()
+    Image.fromarray(picture).save(out, "webp", quality=quality, method=4)
+    return base64.b64encode(out.getvalue()).decode()

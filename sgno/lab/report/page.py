@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import importlib.resources
 import json
 import math
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from sgno.lab.report.figures.style import encode, styled
 from sgno.lab.report.groups import Comparison, compare
 from sgno.lab.report.markup import table_html
 from sgno.lab.report.models import SGNO, label
-from sgno.lab.report.payload import page_data
+from sgno.lab.report.payload import packed, page_data
 from sgno.lab.report.provenance import environments, group_settings, runs_table
 from sgno.lab.report.runs import Contents, read_store
 from sgno.lab.report.statistics import ratio, spread
@@ -64,19 +63,13 @@ def render(contents: Contents, store: Store) -> str:
     comparison = compare(contents.runs)
     data = page_data(comparison, store)
     labels, found = environments(contents.runs)
-    plotly, script = _plotly(), (_TEMPLATES / "report.js").read_text()
+    scripts = [(_TEMPLATES / name).read_text() for name in ("chart.js", "report.js")]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    # As given, not sorted: the order of models and tasks means something.
-    environment.policies["json.dumps_kwargs"] = {
-        "sort_keys": False,
-        "separators": (",", ":"),
-        "allow_nan": False,
-    }
     notes = [*contents.unreadable, *data.pop("notes")]
     return environment.get_template("report.html.j2").render(
         title=_title(store),
@@ -92,11 +85,10 @@ def render(contents: Contents, store: Store) -> str:
         notes=notes,
         serious=bool(contents.unreadable),
         source=paper.SOURCE,
-        data=data,
-        policy=_policy(plotly, script),
+        data=packed(data),
+        policy=_policy(*scripts),
         css=Markup((_TEMPLATES / "report.css").read_text()),
-        plotly=Markup(plotly),
-        script=Markup(script),
+        scripts=[Markup(script) for script in scripts],
     )
 
 
@@ -183,14 +175,6 @@ def _failure(failure: Mapping[str, Any]) -> dict[str, str]:
     title = f"{name or 'unknown task'}, {who}, seed {job.get('seed', '?')}"
     rest = {key: value for key, value in failure.items() if key != "job"}
     return {"title": title, "error": str(failure.get("error") or json.dumps(rest, default=str))[:4000]}
-
-
-def _plotly() -> str:
-    text = (importlib.resources.files("plotly") / "package_data" / "plotly.min.js").read_text(
-        encoding="utf-8"
-    )
-    # A script ends at the first closing tag, wherever it stands.
-    return text.replace("\r\n", "\n").replace("</script", "<\\/script")
 
 
 def _policy(*scripts: str) -> str:

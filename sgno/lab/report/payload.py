@@ -1,6 +1,9 @@
 """The numbers behind the page's pictures, as plain JSON. Only what is shown is read."""
 
+import base64
+import json
 import math
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,16 +11,8 @@ import numpy as np
 
 from sgno.errors import InputError
 from sgno.io.files import finite
-from sgno.lab.report.fields import (
-    ERROR_FLOOR,
-    ERROR_TOP,
-    Frames,
-    error_codes,
-    field_codes,
-    load_prediction,
-    load_truth,
-    pack,
-)
+from sgno.lab.compact import ERROR_FLOOR, ERROR_TOP
+from sgno.lab.report.fields import Frames, load_prediction, load_truth, prediction_picture, truth_picture
 from sgno.lab.report.groups import Comparison, Group, Row
 from sgno.lab.report.models import ABLATIONS, SGNO, is_sgno_x, is_variant, label, look, order
 from sgno.lab.report.runs import DIAGNOSTICS
@@ -31,8 +26,11 @@ MOST_ROWS = 40
 SPECTRUM_EVERY = 10
 """Jobs store the spectrum of steps 1, 11, 21, ..."""
 
-SAMPLE_BYTES = 6_000_000
-"""Room for animated samples in the page; what does not fit is left out and said so."""
+PICTURE_BYTES = 1_350_000
+"""Room for films in the page; what does not fit is left out and said so."""
+
+_MOST_STEPS = 200
+_MOST_FRAMES = 201
 
 
 def page_data(comparison: Comparison, store: Store) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def page_data(comparison: Comparison, store: Store) -> dict[str, Any]:
     samples, notes = _samples(rows, store)
     return {
         "models": {model: {**look(model)._asdict(), "variant": is_variant(model)} for model in models},
-        "rows": [_row(row, store, notes) for row in rows],
+        "rows": _rows(rows, store, notes),
         "samples": samples,
         "errorScale": {"floor": ERROR_FLOOR, "top": ERROR_TOP},
         "diagnostics": TITLES,
@@ -57,18 +55,32 @@ def page_data(comparison: Comparison, store: Store) -> dict[str, Any]:
     }
 
 
+def packed(data: Any) -> str:
+    """JSON, deflated, in base64: numbers of curves become a third."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
 def short(x: float) -> float | None:
     """Four significant digits, or None for what is not finite."""
     return finite(float(f"{x:.4g}"))
 
 
-def _row(row: Row, store: Store, notes: list[str]) -> dict[str, Any]:
+def _rows(rows: Iterable[Row], store: Store, notes: list[str]) -> list[dict[str, Any]]:
+    spectra = _Spectra(store, notes)
+    return [_row(row, spectra) for row in rows]
+
+
+def _row(row: Row, spectra: "_Spectra") -> dict[str, Any]:
+    steps = max(len(group.curve.median) for group in row.groups.values())
+    shown = range(0, steps, -(-steps // _MOST_STEPS))
     return {
         "id": row.id,
         "title": row.title,
         "name": row.name,
-        "curves": {model: _curve(group) for model, group in row.groups.items()},
-        "spectra": _spectra(row, store, notes),
+        "steps": [step + 1 for step in shown],
+        "curves": {model: _curve(group, shown) for model, group in row.groups.items()},
+        "spectra": spectra.of(row),
         "cost": {
             model: [short(group.train_seconds.median), short(group.score.median), group.first.params_real]
             for model, group in row.groups.items()
@@ -76,37 +88,46 @@ def _row(row: Row, store: Store, notes: list[str]) -> dict[str, Any]:
     }
 
 
-def _curve(group: Group) -> dict[str, Any]:
-    curve: dict[str, Any] = {"n": len(group.runs), "median": _numbers(group.curve.median)}
-    if len(group.runs) > 1:
-        curve |= {"lower": _numbers(group.curve.lower), "upper": _numbers(group.curve.upper)}
-    return curve
+def _curve(group: Group, shown: range) -> dict[str, Any]:
+    names = ("median", "lower", "upper") if len(group.runs) > 1 else ("median",)
+    values = {name: getattr(group.curve, name) for name in names}
+    return {
+        "n": len(group.runs),
+        **{name: [short(v[i]) if i < len(v) else None for i in shown] for name, v in values.items()},
+    }
 
 
-def _numbers(values: Iterable[float]) -> list[float | None]:
-    return [short(x) for x in values]
-
-
-def _spectra(row: Row, store: Store, notes: list[str]) -> dict[str, Any]:
+class _Spectra:
     """Energy per shell over time, in hundredths of a decade, of each model's first seed and the reference."""
-    found: dict[str, Any] = {}
-    for model, group in row.groups.items():
-        run = group.first
-        try:
-            arrays = store.curves(run.id).arrays
-            spectrum, reference = arrays["spectrum"], arrays["reference_spectrum"]
-            if spectrum.ndim != 2 or spectrum.shape != reference.shape or spectrum.size > 1_000_000:
-                raise InputError(
-                    f"{run.id}: spectra of shape {spectrum.shape} and {reference.shape} do not fit."
-                )
-        except (InputError, KeyError, OSError) as error:
-            notes.append(f"{row.title}, {label(model)}: no spectra ({error}).")
-            continue
-        found.setdefault("steps", [1 + SPECTRUM_EVERY * i for i in range(len(spectrum))])
-        found.setdefault("reference", _decades(reference))
-        if len(spectrum) == len(found["steps"]):
-            found.setdefault("models", {})[model] = _decades(spectrum)
-    return found
+
+    def __init__(self, store: Store, notes: list[str]):
+        self.store, self.notes = store, notes
+        # A thinned store has the reference of each data set once.
+        self.references: dict[str, np.ndarray] = {}
+
+    def of(self, row: Row) -> dict[str, Any]:
+        found: dict[str, np.ndarray] = {}
+        for model, group in row.groups.items():
+            run = group.first
+            try:
+                arrays = self.store.curves(run.id).arrays
+                if "reference_spectrum" in arrays:
+                    self.references.setdefault(run.data, arrays["reference_spectrum"])
+                if arrays["spectrum"].ndim != 2 or not 0 < arrays["spectrum"].size <= 1_000_000:
+                    raise InputError(f"{run.id}: spectra of shape {arrays['spectrum'].shape}")
+                found[model] = arrays["spectrum"]
+            except (InputError, KeyError, OSError) as error:
+                self.notes.append(f"{row.title}, {label(model)}: no spectra ({error}).")
+        data = next(iter(row.groups.values())).first.data
+        reference = self.references.get(data, np.zeros((0, 0)))
+        fitting = {model: s for model, s in found.items() if s.shape == reference.shape}
+        if not fitting:
+            return {}
+        return {
+            "steps": [1 + SPECTRUM_EVERY * i for i in range(len(reference))],
+            "reference": _decades(reference),
+            "models": {model: _decades(spectrum) for model, spectrum in fitting.items()},
+        }
 
 
 def _decades(spectrum: np.ndarray) -> list[list[int | None]]:
@@ -123,24 +144,23 @@ def _samples(rows: Iterable[Row], store: Store) -> tuple[list[dict[str, Any]], l
     used = left_out = 0
     for _, row, model in sorted(wanted, key=lambda item: item[0]):
         run = row.groups[model].first
-        if used > SAMPLE_BYTES:
+        if used > PICTURE_BYTES:
             left_out += 1
             continue
         try:
             if row.id not in truths:
-                frames = load_truth(store, run)
-                entry = _truth_entry(row, frames)
-                truths[row.id] = entry, frames
-                used += len(entry["truth"])
-            entry, frames = truths[row.id]
-            packed = _packed(frames, load_prediction(store, run))
+                truths[row.id] = _truth_entry(row, load_truth(store, run))
+                used += len(truths[row.id][0]["truth"])
+            entry, truth = truths[row.id]
+            prediction = load_prediction(store, run).shifted(entry["center"], truth.every // entry["stride"])
+            picture = prediction_picture(truth, prediction)
         except (InputError, OSError) as error:
-            notes.append(f"{row.title}, {label(model)}: no sample to show ({error}).")
+            notes.append(f"{row.title}, {label(model)}: no film ({error}).")
             continue
-        used += sum(len(text) for text in packed.values())
-        entry["predictions"][model] = {"seed": run.seed, **packed}
+        used += len(picture["image"])
+        entry["predictions"][model] = {"seed": run.seed, **picture}
     if left_out:
-        notes.append(f"{left_out} samples are left out to keep the page small; the store has them.")
+        notes.append(f"{left_out} films are left out to keep the page small; the store has them.")
     entries = (truths[row.id][0] for row in rows if row.id in truths)
     shown = [entry for entry in entries if entry["predictions"]]
     for entry in shown:
@@ -164,32 +184,25 @@ def _telling_first(row: Row) -> list[str]:
     return sorted(row.groups, key=rank)
 
 
-def _truth_entry(row: Row, frames: Frames) -> dict[str, Any]:
-    amplitude, rival = frames.amplitude, row.best(networks_only=True) or row.best()
-    return {
+def _truth_entry(row: Row, frames: Frames) -> tuple[dict[str, Any], Frames]:
+    center = frames.center
+    truth = frames.shifted(center, -(-len(frames.values) // _MOST_FRAMES))
+    telling = _telling_first(row)
+    entry = {
         "row": row.id,
-        "rival": rival.model if rival else None,
+        "first": telling[0],
+        "rival": telling[1] if len(telling) > 1 else None,
         "title": row.title,
         "dims": row.dims,
-        "shape": list(frames.values.shape),
-        "every": frames.every,
-        "amplitude": short(amplitude),
-        "truth": pack(field_codes(frames.values, amplitude)),
+        "shape": list(truth.values.shape),
+        "every": truth.every,
+        "stride": frames.every,
+        "amplitude": short(truth.amplitude),
+        "center": short(center),
+        "truth": truth_picture(truth),
         "predictions": {},
     }
-
-
-def _packed(truth: Frames, prediction: Frames) -> dict[str, str]:
-    if prediction.values.shape != truth.values.shape:
-        raise InputError(
-            f"prediction and truth have shapes {prediction.values.shape} and {truth.values.shape}"
-        )
-    with np.errstate(over="ignore", invalid="ignore"):
-        errors = prediction.values - truth.values
-    return {
-        "field": pack(field_codes(prediction.values, truth.amplitude)),
-        "error": pack(error_codes(errors, truth.amplitude)),
-    }
+    return entry, truth
 
 
 def _ratios(row: Row) -> dict[str, Any]:

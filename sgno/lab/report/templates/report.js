@@ -1,12 +1,11 @@
 "use strict";
-(() => {
-const data = JSON.parse(document.getElementById("data").textContent);
+(async () => {
 const $ = (id) => document.getElementById(id);
+const bytes = Uint8Array.from(atob($("data").textContent), (c) => c.charCodeAt(0));
+const data = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+/* The page of a user's own data has some of these parts, the page of a study has others. */
+const on = (id, event, act) => $(id)?.addEventListener(event, act);
 const root = document.documentElement;
-
-/* Texts come from records that anyone may have written: they are set as text, and Plotly, which
-   reads some markup in labels, gets them without angle brackets. */
-const plain = (text) => String(text).replace(/</g, "‹").replace(/>/g, "›").replace(/&/g, "＆");
 
 /* ---- theme ---- */
 let theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -16,10 +15,10 @@ const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 const colour = (model) => data.models[model][tone()];
 function showTheme() {
   root.dataset.theme = theme;
-  $("theme").textContent = theme === "dark" ? "Light" : "Dark";
+  if ($("theme")) $("theme").textContent = theme === "dark" ? "Light" : "Dark";
   redraw();
 }
-$("theme").addEventListener("click", () => { theme = theme === "dark" ? "light" : "dark"; showTheme(); });
+on("theme", "click", () => { theme = theme === "dark" ? "light" : "dark"; showTheme(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => { theme = e.matches ? "dark" : "light"; showTheme(); });
 function forPrint(on) {
   if (printing === on) return;
@@ -67,6 +66,7 @@ const needs = { rows: data.rows, samples: data.samples, spectra: spectraRows, ra
 for (const part of document.querySelectorAll("[data-needs]")) part.hidden = needs[part.dataset.needs].length === 0;
 
 function fill(select, entries) {
+  if (!select) return;
   select.replaceChildren(...entries.map(([value, text]) => {
     const option = document.createElement("option");
     option.value = value; option.textContent = text;
@@ -77,12 +77,11 @@ function fill(select, entries) {
 /* What a reader sees first: the task that most models ran on. */
 function start(select, rows, size) {
   const most = rows.reduce((best, row) => (best === null || size(row) > size(best) ? row : best), null);
-  if (most) select.value = most.id ?? most.row;
+  if (most && select) select.value = most.id ?? most.row;
 }
 
 /* ---- model chips ---- */
 const shown = new Set(Object.keys(data.models).filter((model) => !data.models[model].variant));
-const DASH = { solid: "", dot: "2 3", dash: "6 3", longdash: "9 3", dashdot: "6 3 2 3", longdashdot: "9 3 2 3" };
 const SVG = "http://www.w3.org/2000/svg";
 for (const [model, look] of Object.entries(data.models)) {
   const chip = document.createElement("label");
@@ -92,128 +91,82 @@ for (const [model, look] of Object.entries(data.models)) {
   const swatch = document.createElementNS(SVG, "svg");
   swatch.setAttribute("width", "24"); swatch.setAttribute("height", "8"); swatch.setAttribute("aria-hidden", "true");
   const line = document.createElementNS(SVG, "line");
-  for (const [k, v] of Object.entries({ x1: 0, x2: 24, y1: 4, y2: 4, "stroke-width": 3, "stroke-dasharray": DASH[look.dash] || "" })) line.setAttribute(k, v);
+  for (const [k, v] of Object.entries({ x1: 0, x2: 24, y1: 4, y2: 4, "stroke-width": 3, "stroke-dasharray": Chart.DASH[look.dash] ?? "" })) line.setAttribute(k, v);
   line.dataset.model = model;
   swatch.append(line);
   chip.append(box, swatch, document.createTextNode(look.label));
-  $("chips").append(chip);
+  $("chips")?.append(chip);
 }
 
-/* ---- plotly ---- */
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], doubleClick: "reset" };
-function layout(x, y, more) {
-  const axis = { gridcolor: css("--rule"), zerolinecolor: css("--rule"), linecolor: css("--faint"), automargin: true };
-  return Object.assign({
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 64, r: 14, t: 14, b: 46 },
-    font: { family: css("--sans"), size: 13, color: css("--ink") }, hovermode: "closest",
-    // On paper nobody can point at a line or read the chips.
-    showlegend: printing, legend: { orientation: "h", y: 1.12 },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--faint"), activecolor: css("--accent") },
-    hoverlabel: { bgcolor: css("--surface"), bordercolor: css("--rule"), font: { color: css("--ink"), family: css("--sans") } },
-    xaxis: Object.assign({}, axis, x), yaxis: Object.assign({}, axis, { exponentformat: "power" }, y),
-  }, more);
-}
-// Whole decades as ticks, at most ten or so of them, unless there is less than about one decade to show.
-function logAxis(values) {
-  const known = values.filter((v) => v !== null && v > 0);
-  const decades = Math.log10(Math.max(...known) / Math.min(...known));
-  return { type: "log", dtick: decades > 1.08 ? Math.ceil(decades / 10) : undefined };
-}
-const faint = (hex) => hex + "2e";
-const line = (model) => ({ color: colour(model), width: model === "sgno" || model === "sgno-x" ? 3 : 1.8, dash: data.models[model].dash });
+/* ---- charts ---- */
+const line = (model) => ({ color: colour(model), width: model === "sgno" || model === "sgno-x" ? 3 : 1.8, dash: data.models[model].dash, name: data.models[model].label });
+const chosen = (rows, id) => rows.find((r) => r.id === $(id)?.value) ?? rows[0];
+const many = (row) => Object.keys(row.curves).length;
 
 fill($("growth-row"), data.rows.map((row) => [row.id, row.title]));
-start($("growth-row"), data.rows, (row) => Object.keys(row.curves).length);
+start($("growth-row"), data.rows, many);
 function drawGrowth() {
-  const row = data.rows.find((r) => r.id === $("growth-row").value);
-  if (!row) return;
-  const traces = [];
-  for (const [model, curve] of Object.entries(row.curves)) {
-    if (!shown.has(model)) continue;
-    const steps = curve.median.map((_, i) => i + 1);
-    if (curve.lower) {
-      const cut = curve.upper.findIndex((v) => v === null);
-      const end = cut < 0 ? steps.length : cut;
-      traces.push({ x: [...steps.slice(0, end), ...steps.slice(0, end).reverse()], y: [...curve.upper.slice(0, end), ...curve.lower.slice(0, end).reverse()],
-        fill: "toself", fillcolor: faint(colour(model)), line: { width: 0 }, hoverinfo: "skip", showlegend: false, mode: "lines", type: "scatter" });
-    }
-    traces.push({ x: steps, y: curve.median, mode: "lines", type: "scatter", name: plain(data.models[model].label), line: line(model), connectgaps: false,
-      hovertemplate: `${plain(data.models[model].label)}<br>step %{x}: %{y:.3g} (${curve.n} seed${curve.n > 1 ? "s" : ""})<extra></extra>` });
-  }
-  const scale = $("growth-linear").checked ? { type: "linear", rangemode: "tozero" } : logAxis(traces.flatMap((t) => t.y));
-  Plotly.react("growth-plot", traces, layout({ title: { text: "rollout step" }, zeroline: false }, { title: { text: "mean nRMSE" }, ...scale }), CONFIG);
+  const row = chosen(data.rows, "growth-row");
+  if (!row || !$("growth-plot")) return;
+  const series = Object.entries(row.curves).filter(([model]) => shown.has(model)).map(([model, curve]) => ({
+    ...line(model), x: row.steps, y: curve.median, lower: curve.lower, upper: curve.upper,
+    tip: (i) => `${data.models[model].label}, step ${row.steps[i]}: ${Chart.number(curve.median[i])} (${curve.n} seed${curve.n > 1 ? "s" : ""})`,
+  }));
+  const linear = $("growth-linear")?.checked;
+  Chart.lines($("growth-plot"), series, { title: "rollout step" }, { title: "mean nRMSE", log: !linear, zero: linear });
 }
-$("growth-row").addEventListener("change", drawGrowth);
-$("growth-linear").addEventListener("change", drawGrowth);
+on("growth-row", "change", drawGrowth);
+on("growth-linear", "change", drawGrowth);
 
 fill($("spectra-row"), spectraRows.map((row) => [row.id, row.title]));
-start($("spectra-row"), spectraRows, (row) => Object.keys(row.curves).length);
+start($("spectra-row"), spectraRows, many);
 function drawSpectra() {
-  const row = spectraRows.find((r) => r.id === $("spectra-row").value);
-  if (!row) return;
+  const row = chosen(spectraRows, "spectra-row");
+  if (!row || !$("spectra-plot")) return;
   const s = row.spectra, slider = $("spectra-time");
   slider.max = s.steps.length - 1;
   const t = Math.min(Number(slider.value), s.steps.length - 1);
   $("spectra-text").textContent = s.steps[t];
-  const energy = (line) => line.map((v) => (v === null ? null : 10 ** (v / 100)));
+  const energy = (values) => values.map((v) => (v === null ? null : 10 ** (v / 100)));
   const radius = s.reference[t].map((_, k) => k);
-  const traces = [{ x: radius, y: energy(s.reference[t]), mode: "lines", type: "scatter", name: "reference", line: { color: css("--ink"), width: 5 }, opacity: 0.35,
-    hovertemplate: "reference<br>|k| = %{x}: %{y:.2e}<extra></extra>" }];
-  for (const [model, lines] of Object.entries(s.models)) {
-    if (!shown.has(model)) continue;
-    traces.push({ x: radius, y: energy(lines[t]), mode: "lines", type: "scatter", name: plain(data.models[model].label), line: line(model),
-      hovertemplate: `${plain(data.models[model].label)}<br>|k| = %{x}: %{y:.2e}<extra></extra>` });
-  }
+  const one = (name, values, look) => ({ ...look, name, x: radius, y: energy(values), tip: (i) => `${name}, |k| = ${i}: ${Chart.number(10 ** (values[i] / 100))}` });
+  const series = [one("reference", s.reference[t], { color: css("--ink"), width: 5, opacity: 0.35 })];
+  for (const [model, lines] of Object.entries(s.models)) if (shown.has(model)) series.push(one(data.models[model].label, lines[t], line(model)));
   // One range for all times, so that the slider shows change; set by the reference, with room for errors.
   const all = s.reference.flat().filter((v) => v !== null && v > -1600);
-  const range = [Math.max(-14, Math.min(...all) / 100 - 1), Math.max(...all) / 100 + 2];
-  Plotly.react("spectra-plot", traces, layout({ title: { text: "wavenumber |k|" }, zeroline: false }, { title: { text: "energy" }, type: "log", dtick: 2, range }), CONFIG);
+  const range = [10 ** Math.max(-14, Math.min(...all) / 100 - 1), 10 ** (Math.max(...all) / 100 + 2)];
+  Chart.lines($("spectra-plot"), series, { title: "wavenumber |k|" }, { title: "energy", log: true, range }, { key: $("chips") ? "print" : "" });
 }
-$("spectra-row").addEventListener("change", drawSpectra);
-$("spectra-time").addEventListener("input", drawSpectra);
+on("spectra-row", "change", drawSpectra);
+on("spectra-time", "input", drawSpectra);
 
-// Bars grow from parity: down is better, up is worse.
-const fromParity = (ratios) => ({ base: ratios.map(() => 1), y: ratios.map((r) => (r === null ? null : r - 1)), customdata: ratios });
 function drawRatios() {
-  if (!data.ratios.length) return;
-  const names = Object.keys(data.diagnostics);
-  const first = data.ratios.map((r) => ({ ...r, use: r.against[0] }));
-  const palette = printing || theme === "light" ? ["#4B3FA7", "#0A5A9C", "#3A9BDC", "#009E73", "#8A8A1F", "#D55E00"] : ["#A79BFF", "#4C93E6", "#8FD0FF", "#41D9A6", "#CFCB55", "#FF8F3F"];
-  const traces = names.map((name, i) => ({
-    type: "bar", name: data.diagnostics[name], marker: { color: palette[i % palette.length] },
-    x: first.map((r) => plain(`${r.name} / ${data.models[r.use.model].label}`)), ...fromParity(first.map((r) => r.use.ratios[name])),
-    hovertemplate: `%{x}<br>${data.diagnostics[name]}: %{customdata:.3g}<extra></extra>`,
-  }));
-  Plotly.react("ratios-plot", traces, layout({ type: "category" }, { title: { text: "SGNO error / baseline error" }, ...logAxis([1, ...first.flatMap((r) => Object.values(r.use.ratios))]) },
-    { barmode: "group", showlegend: true, legend: { orientation: "h", y: 1.16 }, shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { dash: "dash", width: 1.5, color: css("--ink") } }] }), CONFIG);
+  if (!data.ratios?.length || !$("ratios-plot")) return;
+  const palette = tone() === "light" ? ["#4B3FA7", "#0A5A9C", "#3A9BDC", "#009E73", "#8A8A1F", "#D55E00"] : ["#A79BFF", "#4C93E6", "#8FD0FF", "#41D9A6", "#CFCB55", "#FF8F3F"];
+  const first = data.ratios.map((r) => ({ name: `${r.name} / ${data.models[r.against[0].model].label}`, ratios: r.against[0].ratios }));
+  const series = Object.keys(data.diagnostics).map((name, i) => ({ name: data.diagnostics[name], color: palette[i], y: first.map((r) => r.ratios[name]) }));
+  Chart.bars($("ratios-plot"), first.map((r) => r.name), series, { title: "SGNO error / baseline error" });
 }
 function drawAblation() {
-  if (!data.ablation.length) return;
-  const variants = Object.keys(data.ablation[0].ratios).filter((model) => data.models[model]);
-  const traces = variants.map((model) => ({
-    type: "bar", name: plain(data.models[model].label), marker: { color: colour(model) },
-    x: data.ablation.map((r) => plain(r.title)), ...fromParity(data.ablation.map((r) => r.ratios[model] ?? null)),
-    hovertemplate: "%{x}: ×%{customdata:.3g}<extra></extra>",
-  }));
-  const gone = data.ablation.reduce((sum, r) => sum + r.nonfinite.length, 0);
-  Plotly.react("ablation-plot", traces, layout({ type: "category" }, { title: { text: "error / full SGNO's" }, ...logAxis([1, ...data.ablation.flatMap((r) => Object.values(r.ratios))]) },
-    { barmode: "group", showlegend: true, legend: { orientation: "h", y: 1.16 },
-      annotations: gone ? [{ text: `${gone} non-finite, not drawn`, xref: "paper", yref: "paper", x: 1, xanchor: "right", y: 1.15, showarrow: false, font: { size: 12, color: css("--soft") } }] : [],
-      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { dash: "dash", width: 1.5, color: css("--ink") } }] }), CONFIG);
+  if (!data.ablation?.length || !$("ablation-plot")) return;
+  const variants = [...new Set(data.ablation.flatMap((r) => Object.keys(r.ratios)))].filter((model) => data.models[model]);
+  const series = variants.map((model) => ({ name: data.models[model].label, color: colour(model), y: data.ablation.map((r) => r.ratios[model] ?? null) }));
+  Chart.bars($("ablation-plot"), data.ablation.map((r) => r.name), series, { title: "error / full SGNO's" });
+  const gone = data.ablation.flatMap((r) => r.nonfinite.map((model) => `${r.name}: ${data.models[model]?.label ?? model}`));
+  if (gone.length) $("ablation-plot").append(Object.assign(document.createElement("p"), { className: "note", textContent: `Non-finite and not drawn: ${gone.join("; ")}.` }));
 }
 fill($("cost-row"), data.rows.map((row) => [row.id, row.title]));
-start($("cost-row"), data.rows, (row) => Object.keys(row.curves).length);
+start($("cost-row"), data.rows, many);
 function drawCost() {
-  const row = data.rows.find((r) => r.id === $("cost-row").value);
-  if (!row) return;
-  const traces = Object.entries(row.cost).filter(([model, c]) => shown.has(model) && c[0] !== null && c[1] !== null).map(([model, c]) => ({
-    type: "scatter", mode: "markers+text", x: [c[0]], y: [c[1]], text: [plain(data.models[model].label)], textposition: "top center", cliponaxis: false, showlegend: false,
-    marker: { color: colour(model), size: 13, line: { color: css("--surface"), width: 1 } }, textfont: { color: colour(model) },
-    hovertemplate: `${plain(data.models[model].label)}<br>%{x:.3g} s, GMean100 %{y:.3g}, ${c[2].toLocaleString("en")} real numbers<extra></extra>`,
+  const row = chosen(data.rows, "cost-row");
+  if (!row || !$("cost-plot")) return;
+  // What was solved in closed form took no updates: at the left edge of a logarithmic axis it says nothing.
+  const entries = Object.entries(row.cost).filter(([model, c]) => shown.has(model) && c[0] > 0 && c[1] !== null).map(([model, c]) => ({
+    name: data.models[model].label, color: colour(model), x: c[0], y: c[1], tip: `${data.models[model].label}: ${Chart.number(c[0])} s, GMean100 ${Chart.number(c[1])}, ${c[2].toLocaleString("en")} real numbers`,
   }));
-  Plotly.react("cost-plot", traces, layout({ title: { text: "training time, s" }, ...logAxis(traces.map((t) => t.x[0])) }, { title: { text: "GMean100" }, ...logAxis(traces.map((t) => t.y[0])) }), CONFIG);
+  Chart.points($("cost-plot"), entries, { title: "training time, s", log: true }, { title: "GMean100", log: true });
 }
-$("cost-row").addEventListener("change", drawCost);
+on("cost-row", "change", drawCost);
 
 /* ---- fields on canvas ---- */
 const FIELD = ["#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#67001f"];
@@ -228,16 +181,39 @@ function table(stops) {
   return out;
 }
 const LUT = { field: table(FIELD), error: table(ERROR) };
+/* A film is one picture, its frames beneath each other: prediction where it is far from the truth, else the
+   error on its own scale. From the frame `end` on there are no finite numbers. */
 const decoded = new Map();
-async function decode(text, columns) {
-  if (!decoded.has(text)) {
-    const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const codes = new Uint8Array(await new Response(stream).arrayBuffer());
-    for (let i = 0; i < codes.length; i++) if (i % columns) codes[i] = (codes[i] + codes[i - 1]) & 255;
-    decoded.set(text, codes);
+async function codesOf(image) {
+  if (!decoded.has(image)) {
+    const picture = new Image();
+    picture.src = `data:image/webp;base64,${image}`;
+    await picture.decode();
+    const buffer = document.createElement("canvas");
+    buffer.width = picture.width; buffer.height = picture.height;
+    const pen = buffer.getContext("2d", { willReadFrequently: true });
+    pen.drawImage(picture, 0, 0);
+    decoded.set(image, pen.getImageData(0, 0, buffer.width, buffer.height).data.filter((_, i) => i % 4 === 0).map((c) => Math.min(c, 254)));
   }
-  return decoded.get(text);
+  return decoded.get(image);
+}
+const RISE = Math.asinh(data.errorScale.top / data.errorScale.floor);
+const ERRORS = Float32Array.from({ length: 255 }, (_, c) => Math.sinh(((c - 127) / 127) * RISE) * data.errorScale.floor);
+const level = (share) => Math.round(127 + 127 * Math.max(-1, Math.min(1, share)));
+const errorLevel = (share) => level(Math.asinh(share / data.errorScale.floor) / RISE);
+async function film(sample, model) {
+  const name = `${sample.row} ${model}`;
+  if (decoded.has(name)) return decoded.get(name);
+  const { image, kinds, end } = sample.predictions[model], size = sample.shape[1] * sample.shape[2] * sample.shape[3];
+  const [truth, codes] = await Promise.all([codesOf(sample.truth), image ? codesOf(image) : new Uint8ClampedArray(0)]);
+  const field = new Uint8ClampedArray(truth.length).fill(255), error = new Uint8ClampedArray(truth.length).fill(255);
+  for (let t = 0; t < end; t++) for (let i = t * size; i < (t + 1) * size; i++) {
+    const isField = kinds[t] === "f";
+    field[i] = isField ? codes[i] : level((truth[i] - 127) / 127 + ERRORS[codes[i]]);
+    error[i] = isField ? errorLevel((codes[i] - truth[i]) / 127) : codes[i];
+  }
+  decoded.set(name, { truth, field, error });
+  return decoded.get(name);
 }
 function paint(image, at, code, lut) {
   if (code === 255) {
@@ -264,7 +240,7 @@ function picture(codes, shape, lut, t) {
   buffer.width = width; buffer.height = rows;
   const image = buffer.getContext("2d").createImageData(width, rows);
   for (let p = 0; p < panels; p++) for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++)
-    paint(image, 4 * (i * width + p * (columns + gap) + j), codes[((t * panels + p) * rows + i) * columns + j], lut);
+    paint(image, 4 * (i * width + p * (columns + gap) + j), codes[((t * rows + i) * panels + p) * columns + j], lut);
   buffer.getContext("2d").putImageData(image, 0, 0);
   return buffer;
 }
@@ -292,10 +268,10 @@ function bar(canvas, lut) {
 function ends(id, texts) {
   $(id).replaceChildren(...texts.map((text) => { const s = document.createElement("span"); s.textContent = text; return s; }));
 }
-const digits = (x) => Number(x.toPrecision(2)).toString();
+const digits = (x) => Number(x.toPrecision(2)).toString().replace("-", "−");
 fill($("field-row"), data.samples.map((sample) => [sample.row, sample.title]));
 start($("field-row"), data.samples, (sample) => Object.keys(sample.predictions).length);
-const current = () => data.samples.find((s) => s.row === $("field-row").value);
+const current = () => data.samples.find((s) => s.row === $("field-row")?.value) ?? data.samples[0];
 function chooseTask() {
   const sample = current();
   if (!sample) return;
@@ -303,14 +279,14 @@ function chooseTask() {
   const entries = models.map((m) => [m, `${data.models[m].label} (seed ${sample.predictions[m].seed})`]);
   fill($("field-a"), entries); fill($("field-b"), entries);
   const preferred = (list) => list.find((m) => models.includes(m));
-  $("field-a").value = preferred(["sgno", "sgno-x"]) ?? models[0];
+  $("field-a").value = preferred([sample.first, "sgno", "sgno-x"]) ?? models[0];
   $("field-b").value = sample.rival && models.includes(sample.rival) ? sample.rival : models.find((m) => m !== $("field-a").value) ?? models[0];
   const slider = $("time");
   slider.max = sample.shape[0] - 1;
   slider.value = sample.dims === 1 ? sample.shape[0] - 1 : Math.min(8, sample.shape[0] - 1);
   bar($("bar-field"), LUT.field); bar($("bar-error"), LUT.error);
-  const a = sample.amplitude, e = data.errorScale;
-  ends("ends-field", [`−${digits(a)}`, "0", digits(a)]);
+  const a = sample.amplitude, e = data.errorScale, c = sample.center;
+  ends("ends-field", [digits(c - a), digits(c), digits(c + a)]);
   ends("ends-error", [`−${digits(a * e.top)}`, `linear within ±${digits(a * e.floor)}`, digits(a * e.top)]);
   // Both rows of square fields should fit on a screen.
   $("viewer").style.maxWidth = sample.dims === 2 ? "980px" : "";
@@ -324,9 +300,9 @@ async function drawFields() {
   const ticket = ++drawing, t = Number($("time").value), columns = sample.shape[3];
   $("time-text").textContent = t * sample.every;
   const [a, b] = [$("field-a").value, $("field-b").value];
-  const [pa, pb] = [sample.predictions[a], sample.predictions[b]];
-  const [truth, fa, ea, fb, eb] = await Promise.all([sample.truth, pa.field, pa.error, pb.field, pb.error].map((text) => decode(text, columns)));
+  const [one, two] = await Promise.all([film(sample, a), film(sample, b)]);
   if (ticket !== drawing) return;
+  const { truth, field: fa, error: ea } = one, { field: fb, error: eb } = two;
   $("name-a").textContent = $("name-ea").textContent = data.models[a].label;
   $("name-b").textContent = $("name-eb").textContent = data.models[b].label;
   for (const [id, codes, lut] of [["canvas-truth", truth, LUT.field], ["canvas-a", fa, LUT.field], ["canvas-b", fb, LUT.field], ["canvas-ea", ea, LUT.error], ["canvas-eb", eb, LUT.error]])
@@ -352,12 +328,13 @@ function profile(truth, others, n, t) {
   curve(truth, css("--faint"), 4.5, []);
   for (const [model, codes] of others.reverse()) curve(codes, colour(model), 1.8, model === "sgno" ? [] : [5, 3]);
 }
-$("field-row").addEventListener("change", chooseTask);
-for (const id of ["field-a", "field-b"]) $(id).addEventListener("change", drawFields);
-$("time").addEventListener("input", drawFields);
+on("field-row", "change", chooseTask);
+for (const id of ["field-a", "field-b"]) on(id, "change", drawFields);
+on("time", "input", drawFields);
 
 /* ---- playing ---- */
 function player(button, slider, draw, frames) {
+  if (!button) return;
   let timer = null;
   const stop = () => { clearInterval(timer); timer = null; button.textContent = "▶ Play"; button.setAttribute("aria-pressed", "false"); };
   button.addEventListener("click", () => {
@@ -378,8 +355,12 @@ function redraw() {
   for (const mark of document.querySelectorAll("#chips line")) mark.setAttribute("stroke", colour(mark.dataset.model));
   drawGrowth(); drawSpectra(); drawRatios(); drawAblation(); drawCost(); drawFields();
 }
-let pending = null;
-addEventListener("resize", () => { clearTimeout(pending); pending = setTimeout(drawFields, 120); });
+let pending = null, wide = innerWidth;
+addEventListener("resize", () => {
+  // Scrolling on a phone hides its address bar: that is no new width.
+  if (innerWidth === wide) return;
+  wide = innerWidth; clearTimeout(pending); pending = setTimeout(redraw, 120);
+});
 chooseTask();
 showTheme();
 })();
