@@ -24,7 +24,17 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from sgno.devices import map_over_devices
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.step import Step, batch, chunk_size, fast_batch, host_batch, prepare
+from sgno.step import (
+    Step,
+    batch,
+    chunk_size,
+    drive,
+    fast_batch,
+    host_batch,
+    most_steps,
+    prepare,
+    visible,
+)
 
 # The most numbers of kept states a block holds: 64 MB in float32.
 _BLOCK_NUMBERS = 16_000_000
@@ -122,7 +132,7 @@ def rollout(
     include_start: bool = False,
     batched: bool | None = None,
     checkpoint: bool = True,
-) -> Float[Array, "times *state"]: ...
+) -> Float[Array, "times *shown"]: ...
 
 
 @overload
@@ -149,7 +159,7 @@ def rollout(
     include_start: bool = False,
     batched: bool | None = None,
     checkpoint: bool = True,
-) -> Float[Array, "times *state"] | Observed:
+) -> Float[Array, "times *shown"] | Observed:
     """The states after steps `every, 2 every, ...` up to `n`.
 
     Compiled, differentiable in both modes, and free to be mapped over states or weights.
@@ -173,12 +183,13 @@ def rollout(
     **Raises:** `InputError` if `every` does not lie between 1 and `n`, if the shape of `u0` does not say
     whether it is a batch, or if the step does not map it to its own shape.
     """
-    _check_lengths(n, every)
+    _check_lengths(step, n, every)
     u0 = _as_floats(u0)
     observers = _as_observers(observe)
     many = _is_batch(step, u0, batched)
     states, seen, memory = _scan_rollout(step, u0, n // every, every, observers, many, checkpoint)
-    states = jnp.concatenate([u0[None], states]) if include_start else states
+    shown = _shown(step, u0, many=many)
+    states = jnp.concatenate([shown[None], states]) if include_start else states
     return Observed(states, seen, memory) if observers else states
 
 
@@ -204,13 +215,13 @@ def stream(
 
     **Raises:** `InputError` as `rollout` does.
     """
-    _check_lengths(n, every)
+    _check_lengths(step, n, every)
     u0 = _as_floats(u0)
     observers = _as_observers(observe)
     many = _is_batch(step, u0, batched)
     u0 = u0 if many else u0[None]
     room = int(np.clip(_BLOCK_NUMBERS // max(u0.size, 1), 1, _BLOCK_FRAMES)) if states else _BLOCK_FRAMES
-    return _blocks(step, begin(u0, observers), n, every, observers, room, states, many)
+    return _blocks(step, begin(u0, observers, step), n, every, observers, room, states, many)
 
 
 def _blocks(step, carry: Carry, n: int, every: int, observers, room: int, states: bool, many: bool):
@@ -225,7 +236,7 @@ def _blocks(step, carry: Carry, n: int, every: int, observers, room: int, states
         # Cut as numpy arrays: as a JAX array every length would be one more compiled program.
         kept = done // every - first // every
         frames, seen = jax.tree.map(lambda x, kept=kept: np.asarray(x)[:kept], (frames, seen))
-        frames = np.empty((0, *carry.u.shape), carry.u.dtype) if frames is None else frames
+        frames = np.empty((0, *_shown(step, carry.u).shape), carry.u.dtype) if frames is None else frames
         memory = jax.tree.map(np.asarray, carry.memory)
         yield Block(done, first // every, frames if many else frames[:, 0], seen, memory, stopped)
         # The first block compiles, so it does not tell the speed.
@@ -260,9 +271,18 @@ def advance(
     return run(step, begin(u), (), n, room=0, states=False)[0].u
 
 
-def begin(u0: Float[Array, "batch channels *points"], observers: tuple[Observer, ...] = ()) -> Carry:
-    """The carry of `run` before the first step."""
-    return Carry(jnp.zeros((), jnp.int32), u0, tuple(observer.init(u0) for observer in observers))
+def begin(
+    u0: Float[Array, "batch channels *points"], observers: tuple[Observer, ...] = (), step: Step | None = None
+) -> Carry:
+    """The carry of `run` before the first step. Observers need the step if it hides some of its channels."""
+    shown = _shown(step, u0)
+    return Carry(jnp.zeros((), jnp.int32), u0, tuple(observer.init(shown) for observer in observers))
+
+
+def _shown(step: Step | None, u: Array, *, many: bool = True) -> Array:
+    """The channels that a rollout shows of a state, or of a batch of states."""
+    channels = visible(step)
+    return u if channels is None else u[:, :channels] if many else u[:channels]
 
 
 def run(
@@ -289,11 +309,11 @@ def run(
 def _run(step, carry: Carry, observers, count: Array, every: Array, room: int, states: bool):
     prepared = prepare(step)
     first = carry.t
-    forward = _body(lambda u: _fast_step(prepared, u), observers)
+    forward = _body(step, _driven(prepared, _fast_step), observers)
 
     def kept(carry: Carry):
         carry, seen = forward(carry)
-        return carry, (carry.u if states else None, seen)
+        return carry, (_shown(step, carry.u) if states else None, seen)
 
     def one(at):
         carry, _, buffers = at
@@ -330,15 +350,15 @@ def _fast_step(
 @eqx.filter_jit
 def _scan_rollout(step, u0: Array, kept: int, every: int, observers, many: bool, checkpoint: bool):
     prepared = prepare(step)
-    forward = _body(lambda u: batch(prepared, u) if many else prepared(u), observers, many=many)
-
-    carry = begin(u0 if many else u0[None], observers)._replace(u=u0)
+    apply = batch if many else lambda step, u: step(u)
+    forward = _body(step, _driven(prepared, apply, int(many)), observers, many=many)
+    carry = begin(u0 if many else u0[None], observers, step)._replace(u=u0)
     # The outputs of the last step travel along, so that the body is compiled once.
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(forward, carry)[1])
 
     def frame(carry: Carry):
         (carry, seen), _ = _scan(lambda at: (forward(at[0]), None), (carry, blank), every, checkpoint)
-        return carry, (carry.u, seen)
+        return carry, (_shown(step, carry.u, many=many), seen)
 
     carry, (states, seen) = _scan(frame, carry, kept, checkpoint)
     return states, seen, carry.memory
@@ -372,19 +392,36 @@ def _segment(length: int) -> int:
     return next((size for size in range(2 * root, root // 2, -1) if length % size == 0), root)
 
 
-def _body(forward: Step, observers: tuple[Observer, ...], *, many: bool = True):
+def _driven(prepared: Step, apply: Callable[[Step, Array], Array], axis: int = 1):
+    """`apply` of the step at frame `t` and the state, with the inputs of that time as channels."""
+
+    def forward(t: Array, u: Array) -> Array:
+        driven, z = drive(prepared, t, u)
+        new = apply(driven, z)
+        return new if z is u else jax.lax.slice_in_dim(new, 0, u.shape[axis], axis=axis)
+
+    return forward
+
+
+def _body(
+    step: Step,
+    forward: Callable[[Array, Array], Array],
+    observers: tuple[Observer, ...],
+    *,
+    many: bool = True,
+):
     """A step, then every observer: what all rollouts repeat."""
 
     def body(carry: Carry) -> tuple[Carry, tuple[PyTree, ...]]:
-        t, u = carry.t + 1, _checked(forward, carry.u)
-        states = u if many else u[None]
+        t, u = carry.t + 1, _checked(partial(forward, carry.t), carry.u)
+        states = _shown(step, u if many else u[None])
         found = [o(memory, t, states) for o, memory in zip(observers, carry.memory, strict=True)]
         return Carry(t, u, tuple(memory for memory, _ in found)), tuple(output for _, output in found)
 
     return body
 
 
-def _checked(forward: Step, u: Array) -> Array:
+def _checked(forward: Callable[[Array], Array], u: Array) -> Array:
     """`forward(u)`, with an error of ours if the step cannot take such states. Free once compiled."""
     try:
         new = forward(u)
@@ -401,7 +438,12 @@ def _checked(forward: Step, u: Array) -> Array:
     return new
 
 
-def _check_lengths(n: int, every: int) -> None:
+def _check_lengths(step: Step, n: int, every: int) -> None:
+    most = most_steps(step)
+    if most is not None and n > most:
+        raise InputError(
+            f"The inputs of the step are known for {most} steps, not for {n}. Give them for more frames."
+        )
     if not 1 <= every <= n:
         raise InputError(f"every={every} must lie between 1 and the number of steps, {n}.")
 

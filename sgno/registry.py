@@ -59,6 +59,7 @@ _KINDS: dict[str, "str | type[ModelConfig]"] = {
     "persistence": "sgno.nn.persistence:PersistenceConfig",
     "cno": "sgno.nn.cno:CNOConfig",
     "apebench": "sgno.nn.apebench:ApebenchConfig",
+    "conditioned": "sgno.nn.conditioned:ConditionedConfig",
     "normalised": "sgno.nn.normalised:NormalisedConfig",
 }
 

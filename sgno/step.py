@@ -17,8 +17,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+<<<<<<< HEAD
 import numpy as np
 from jaxtyping import Array, Float, PyTree
+=======
+from jaxtyping import Array, Float, Int, PyTree
+>>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
 
 Step = Callable[[Array], Array]
 
@@ -78,6 +82,36 @@ def states_at_once(step: Any, points: tuple[int, ...]) -> int | None:
     Training and scoring on a CPU take at most this many of a batch at a time (`chunk_size`).
     """
     del step, points
+    return None
+
+
+@singledispatch
+def drive(step: Any, t: Int[Array, ""], u: Float[Array, "*state"]) -> tuple[Any, Float[Array, "*wide"]]:
+    """The step to take from frame `t` of a rollout, and the state that it takes: `u` with its known inputs of
+    that time behind it. `u` is one state or a batch. Default: the step and `u`."""
+    del t
+    return step, u
+
+
+@singledispatch
+def most_steps(step: Any) -> int | None:
+    """How many steps the inputs of a step are known for. Default: any number."""
+    del step
+    return None
+
+
+@singledispatch
+def advanced(step: Any) -> int | None:
+    """How many channels of its states a step advances: those behind them are given at every time. Default:
+    all."""
+    del step
+    return None
+
+
+@singledispatch
+def visible(step: Any) -> int | None:
+    """How many channels of its states a rollout shows: the first of them. Default: all."""
+    del step
     return None
 
 

@@ -7,6 +7,7 @@ import typer
 
 from sgno.cli import options
 from sgno.cli.console import console, emit_json, progress_bar, say, show_table, shown
+from sgno.cli.known import known_inputs
 from sgno.errors import InputError
 
 
@@ -28,6 +29,7 @@ def evaluate(
         str | None, options.data(help="Which array of the file.", show_default="test or u")
     ] = None,
     layout: options.Layout = None,
+    inputs: options.GivenInputs = None,
     force: options.Force = False,
     json: options.Json = False,
 ):
@@ -48,9 +50,10 @@ def evaluate(
     use_every_core(samples)
     step = load(weights)
     source = open_source(data, key=key, layout=layout, prefer=("test", "u"))
+    given = known_inputs(step, inputs, data, "test" if key is None else key)
     shape = _chosen_shape(source, step.grid, samples, steps)
     with progress_bar("evaluate", shape[0]) as advance:
-        scored = score(step, source, samples=samples, steps=steps, on_progress=advance)
+        scored = score(step, source, samples=samples, steps=steps, inputs=given or None, on_progress=advance)
     summary = {"weights": weights, "data": str(data), "shape": list(shape), **_summary(scored, tau)}
     _write(out, summary, scored, tau, force)
     _say(summary, out)

@@ -42,6 +42,29 @@ Layout = Annotated[
         show_default="sample time channel space",
     ),
 ]
+Inputs = Annotated[
+    str | None,
+    data(
+        help="Known inputs: names of arrays beside the trajectories, with commas (nu,f; nu_train and nu_test "
+        "where these are apart). Given to the model, never predicted.",
+        show_default="none",
+    ),
+]
+Holds = Annotated[
+    str | None,
+    data(
+        help="The inputs that keep their value from one frame to the next.", show_default="linear in between"
+    ),
+]
+History = Annotated[int, data(help="How many frames the model sees.")]
+GivenInputs = Annotated[
+    str | None,
+    data(
+        "--inputs",
+        help="Known inputs of the model: a file with their arrays, or values such as nu=0.01,a=2.",
+        show_default="from the file of the trajectories",
+    ),
+]
 Samples = Annotated[int | None, data(help="Use this many samples, from the first on.", show_default="all")]
 Points = Annotated[int | None, data(help="Grid points per axis.", show_default="the task's")]
 
@@ -75,6 +98,14 @@ def parse_settings(pairs: list[str] | None) -> dict[str, str]:
             raise InputError(f"'{pair}' is not NAME=VALUE, for example --set width=8.")
         settings[name.strip()] = text.strip()
     return settings
+
+
+def parse_names(text: str | None) -> list[str]:
+    """`"nu, a"` as a list."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"'{repeated}' is named twice in '{text}'. Name it once.")
+    return names
 
 
 def check_at_least(least: int, **values: int | float | None) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from sgno.cli import options
 from sgno.cli.console import emit_json, progress_bar, say
+from sgno.cli.known import known_inputs
 from sgno.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def rollout(
     samples: options.Samples = None,
     key: options.Key = None,
     layout: options.Layout = None,
+    inputs: options.GivenInputs = None,
     watch: Annotated[
         str | None,
         _watching(
@@ -91,19 +93,26 @@ def rollout(
     from sgno.engine import stream
     from sgno.io.initial import initial_states
     from sgno.lab.zoo import load
+    from sgno.nn.conditioned import Conditioned
     from sgno.solve.monitor import Monitor, Statistics
     from sgno.solve.writer import writer
 
     use_every_core(samples)
     step = load(weights)
-    u0 = initial_states(initial, step.grid, key=key, layout=layout, samples=samples)
+    history = step.history if isinstance(step, Conditioned) else 1
+    frames, of = initial_states(initial, step.grid, key=key, layout=layout, samples=samples, frames=history)
+    u0 = start = frames[:, -1]
+    given = known_inputs(step, inputs, initial, key)
+    if isinstance(step, Conditioned):
+        known = step.known(given, of, None, u0.shape[2:]).take(slice(len(u0)), slice(history - 1, None))
+        step, start = step.given(known), step.start(frames)
     if u0.shape[2:] != step.grid.points:
         asked, trained = ("x".join(map(str, points)) for points in (u0.shape[2:], step.grid.points))
         say(f"Note: the states have {asked} points, the model was trained on {trained}.")
     known = None if watch is None else _reference(watch, watch_key, layout, cache)
     wanted = tuple(fault.strip() for fault in (stop_on or "").split(",") if fault.strip())
     observe = (Statistics(), *(() if known is None else (Monitor(known, stop_on=wanted),)))
-    blocks = stream(step, u0, steps, every=every, observe=observe, states=not statistics, batched=True)
+    blocks = stream(step, start, steps, every=every, observe=observe, states=not statistics, batched=True)
     began = time.perf_counter()
     reached = None
     try:

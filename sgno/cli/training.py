@@ -117,6 +117,9 @@ def fit(
         str | None,
         options.data(help="Which array of the file.", show_default="train and test, u, or the only one"),
     ] = None,
+    inputs: options.Inputs = None,
+    holds: options.Holds = None,
+    history: options.History = 1,
     validation: Annotated[
         float, options.data(help="Part of the trajectories to choose by: a fraction or a number.")
     ] = 0.1,
@@ -187,7 +190,14 @@ def fit(
     changed = options.parse_settings(settings)
     training = _training(updates, batch, rate, warmup, unroll, pushforward, noise, precision)
     plan = plan_fit(
-        open_data(files, key=key, layout=layout),
+        open_data(
+            files,
+            key=key,
+            layout=layout,
+            history=history,
+            inputs=options.parse_names(inputs),
+            holds=options.parse_names(holds),
+        ),
         "persistence" if automatic else model,
         settings={} if automatic else changed,
         split=Split(validation, test, split_seed),
@@ -292,6 +302,10 @@ def _say_plan(plan) -> None:
         f"{task.train_steps} steps, {task.channels} channel(s) on {'x'.join(map(str, task.points))} points"
         f"{', streamed from disk' if task.streamed else ''}"
     )
+    if task.inputs:
+        say(f"Known inputs: {', '.join(spec.name for spec in task.inputs)}, given and not predicted.")
+    if task.history > 1:
+        say(f"The model sees {task.history} frames, so a rollout starts from {task.history} frames.")
     for warning in plan.warnings:
         say(f"Warning: {warning}", style="yellow")
 

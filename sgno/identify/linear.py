@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sgno.errors import InputError
+from sgno.nn.conditioned import Conditioned
 from sgno.nn.linear import Linear
 from sgno.nn.normalised import Normalised
 from sgno.spectral import to_modes
@@ -44,6 +45,17 @@ def _(
         for value in (step.mean, step.scale)
     )
     return Normalised(warm_start(step.step, (trajectories - mean) / scale, key=key), step.mean, step.scale)
+
+
+@warm_start.register(Conditioned)
+def _(
+    step: Conditioned,
+    trajectories: Float[Array | np.ndarray, "samples times wide *points"],
+    *,
+    key: PRNGKeyArray,
+) -> Conditioned:
+    """The inner step is fitted to the wide states, earlier frames and inputs among them."""
+    return Conditioned(warm_start(step.step, trajectories, key=key), step.grid, step.history, step.inputs)
 
 
 @warm_start.register(Linear)

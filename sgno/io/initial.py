@@ -1,6 +1,7 @@
 """Initial states from a file: of one or many states, or the first frames of trajectories."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,13 @@ from sgno.io.source import Source, open_array, open_source
 NAMES = ("u", "u0", "initial", "test", "train")
 
 
+class InitialStates(NamedTuple):
+    """`(samples, frames, channels, *points)` in float32, and how many samples the file has."""
+
+    frames: np.ndarray
+    of: int
+
+
 def initial_states(
     path: Path | str,
     grid: Grid,
@@ -19,8 +27,9 @@ def initial_states(
     key: str | None = None,
     layout: str | None = None,
     samples: int | None = None,
-) -> np.ndarray:
-    """States to start from, `(samples, channels, *points)` in float32.
+    frames: int = 1,
+) -> InitialStates:
+    """States to start from.
 
     **Arguments:**
 
@@ -31,6 +40,7 @@ def initial_states(
     - `key`: which array of the file.
     - `layout`: the axes of trajectories in another order, see `sgno.io.layout.parse_layout`.
     - `samples`: at most so many, from the first.
+    - `frames`: how many frames a rollout starts from: the first of a trajectory.
 
     **Raises:** `InputError` if the file cannot be read, does not fit, or has values that are not finite.
     """
@@ -45,7 +55,12 @@ def initial_states(
             f"{grid.shape}. The points per axis may differ, the channels and the number of axes may not."
         )
     count = source.shape[0] if samples is None else min(samples, source.shape[0])
-    return source.read(slice(0, count), [0])[:, 0]
+    if source.shape[1] < frames:
+        raise InputError(
+            f"{source.name} has {source.shape[1]} frame(s), but the model starts from {frames}. Give "
+            "trajectories (samples, times, channels, *points) with at least as many times."
+        )
+    return InitialStates(source.read(slice(0, count), slice(0, frames)), source.shape[0])
 
 
 def _by_axes(path: Path, grid: Grid, key: str | None) -> Source:

@@ -56,13 +56,18 @@ class _Pairs(NamedTuple):
     time: int
 
 
-def survey(source: Source) -> Survey:
+def survey(source: Source, channels: int | None = None, history: int = 1) -> Survey:
     """Moments and warnings, from pairs of neighbouring states drawn at random.
+
+    Of states with earlier frames and known inputs behind their own `channels`, every channel has moments,
+    those of an earlier frame being those of the present one; warnings are about the state alone.
 
     **Raises:** `InputError` if a value is so large that scores would overflow.
     """
-    channels, points = source.shape[2], source.shape[3:]
-    total = np.zeros((3, channels))
+    width, points = source.shape[2], source.shape[3:]
+    channels = width if channels is None else channels
+    own = slice(channels)
+    total = np.zeros((3, width))
     boundary = [np.zeros((5, channels)) for _ in points]
     relation = _Relation(points)
     peaks, places = [], []
@@ -71,20 +76,22 @@ def survey(source: Source) -> Survey:
         moments = [u.mean(axis=_space(u), dtype=np.float64), _mean_square(u)]
         total += np.stack([*moments, _mean_square(pair.then - u)])
         for axis, sums in enumerate(boundary):
-            sums += _boundary(np.moveaxis(u, axis + 1, -1))
-        relation.add(u, pair.then)
-        peaks.append(np.abs(u).reshape(channels, -1).max(axis=1))
+            sums += _boundary(np.moveaxis(u[own], axis + 1, -1))
+        relation.add(u[own], pair.then[own])
+        peaks.append(np.abs(u[own]).reshape(channels, -1).max(axis=1))
         places.append(source.origin(pair.sample, pair.time))
     count, largest, usual = len(peaks), np.max(peaks, axis=0), np.median(peaks, axis=0)
     where = [places[i] for i in np.argmax(peaks, axis=0)]
+    for frame in range(1, history):
+        total[:, frame * channels : (frame + 1) * channels] = total[:, own]
     mean, square = total[0] / count, total[1] / count
     std = np.sqrt(np.maximum(square - mean**2, 0))
     _refuse_huge(source, largest, where)
     warnings = [
-        *_layout_warnings(source),
-        *_channel_warnings(mean, std, np.sqrt(square), largest, usual, where),
-        *_boundary_warnings(boundary, std),
-        *_time_warnings(np.sqrt(total[2] / count), std, relation, count),
+        *_layout_warnings(channels, points),
+        *_channel_warnings(mean[own], std[own], np.sqrt(square[own]), largest, usual, where),
+        *_boundary_warnings(boundary, std[own]),
+        *_time_warnings(np.sqrt(total[2, own] / count), std[own], relation, count),
     ]
     moments = Moments(*(tuple(float(x) for x in values) for values in (mean, std, np.sqrt(square))))
     return Survey(moments, tuple(warnings))
@@ -161,8 +168,7 @@ def _refuse_huge(source: Source, largest: np.ndarray, where: list[tuple[int, int
         )
 
 
-def _layout_warnings(source: Source) -> Iterator[str]:
-    channels, points = source.shape[2], source.shape[3:]
+def _layout_warnings(channels: int, points: tuple[int, ...]) -> Iterator[str]:
     if channels > 8 and channels > max(points):
         yield (
             f"There are {channels} channels on a grid of {'x'.join(map(str, points))} points: are channels "

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,6 +158,9 @@ def fit(
     *,
     layout: str | None = None,
     array: str | None = None,
+    inputs: Mapping[str, Any] | Sequence[str] = (),
+    holds: Collection[str] = (),
+    history: int = 1,
     settings: Mapping[str, Any] | None = None,
     validation: float | int = 0.1,
     test: float | int = 0.1,
@@ -186,6 +189,12 @@ def fit(
         `"FNO;12;18;4;gelu"`, or a config such as `SGNOConfig(8, 16, 4)`, which is taken as it is.
     - `layout`: another order of axes, such as `"sample time space channel"`.
     - `array`: which array of a file.
+    - `inputs`: known inputs by name, given to the model and never predicted: `(samples,)` parameters,
+        `(*points)` or `(samples, *points)` fields, `(samples, times)` or `(samples, times, *points)`
+        controls; or the names of arrays in the file. The step is then bound to inputs:
+        `fitted.step.bind(nu=0.01)`.
+    - `holds`: controls that keep the value of a frame until the next one; others are linear in between.
+    - `history`: how many frames the model sees, for data in which one does not determine the next.
     - `settings`: settings of the model, such as `{"width": 8}`; what is not given is chosen from the grid.
     - `validation`, `test`: fractions or numbers of the trajectories that are held out, drawn by `split_seed`.
     - `normalise`: `standard`, `scale` or `none`; `auto` is `scale` for models that have the form of an
@@ -207,7 +216,7 @@ def fit(
             f"minutes={minutes:g} is for model='auto'. Say how long one model trains by updates."
         )
     plan = plan_fit(
-        open_data(data, key=array, layout=layout),
+        open_data(data, key=array, layout=layout, history=history, inputs=inputs, holds=holds),
         "persistence" if automatic else model,
         settings=None if automatic else settings,
         split=Split(validation, test, split_seed),

@@ -25,7 +25,7 @@ from sgno.identify import warm_start
 from sgno.io.commit import new_folder, write_bytes
 from sgno.io.files import content_id, finite, save_arrays, seal, write_json
 from sgno.io.split import excerpt
-from sgno.io.survey import Normalise, choose_units
+from sgno.io.survey import Normalise
 from sgno.lab.data.own import OwnTask, id_of_data, load_data, task_from_json
 from sgno.lab.data.trajectories import Trajectories, solver_versions
 from sgno.lab.machine import forget_peak, machine, peak_bytes, versions
@@ -33,7 +33,7 @@ from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import CURVES, SAMPLE, WEIGHTS, Store
 from sgno.lab.tasks import Task
 from sgno.lab.tracking import METRICS, JsonLines, numbers_of
-from sgno.nn.normalised import Normalised
+from sgno.lab.views import Views
 from sgno.registry import config_from_json
 from sgno.solve.evaluate import Evaluation, evaluate, sample_reference
 from sgno.solve.forecast_horizon import calibrate, range_to_json
@@ -148,6 +148,7 @@ def _run(
     started = time.perf_counter()
     forget_peak()
     data = load_data(job.task, cache) if data is None else data
+<<<<<<< HEAD
     units = choose_units(job.normalise, data.moments)
     learned = data.train if units is None else units.apply(data.train)
     init_key, shuffle_key, fit_key = _keys(jax.random.PRNGKey(job.seed))
@@ -155,12 +156,21 @@ def _run(
     with enable_x64(False):
         step = job.model.build(data.grid, key=init_key)
         step = warm_start(step, excerpt(learned), key=fit_key)
+=======
+    views = Views.of(job.task, data, job.normalise)
+    learned = views.learned(data.train)
+    # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
+    init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
+    # Drawn in float32 whatever the precision, so that one seed means one start.
+    with enable_x64(False):
+        step = views.build(job.model, key=init_key)
+        step = warm_start(step, excerpt(learned), key=jax.random.fold_in(init_key, 1))
+>>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
     trained_from = time.perf_counter()
     result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
-    if units is not None:
-        result = result._replace(step=Normalised(result.step, units.mean, units.scale))
-    watch = reference_statistics(excerpt(data.train))
+    result = result._replace(step=views.wrap(result.step))
+    watch = reference_statistics(excerpt(data.train)[:, :, : views.grid.channels])
     scored = evaluate(result.step, data.test, precision=job.train.precision, watch=watch)
     assert scored.signals is not None
     validated = (
@@ -194,7 +204,11 @@ def _run(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     record = seal(record)
+<<<<<<< HEAD
     _write(job, store, data, result, scored, validated, record, range_to_json(watch, held_out))
+=======
+    _write(job, store, sample_reference(data.test, views.grid.channels), result, scored, record)
+>>>>>>> fb8ee51 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
     return record
 
 
@@ -286,7 +300,7 @@ def _transfer(job: Job, step: Step, num_points: int, cache: Path | None) -> dict
 def _write(
     job: Job,
     store: Store,
-    data: Trajectories,
+    reference: np.ndarray,
     result: TrainResult,
     scored: Evaluation,
     validated: Evaluation | None,
@@ -295,7 +309,7 @@ def _write(
 ) -> None:
     truth = store.truth(id_of_data(job.task))
     if not truth.exists():
-        save_arrays(truth, {"task": job.task.to_json()}, {"states": sample_reference(data.test)})
+        save_arrays(truth, {"task": job.task.to_json()}, {"states": reference})
     thin = max(1, len(result.losses) // 1000)
     with np.errstate(over="ignore", invalid="ignore"):
         curves = {

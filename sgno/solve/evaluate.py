@@ -5,7 +5,7 @@ longer to compile than the rollout.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from sgno.engine import ROOM, frames
 from sgno.errors import InputError
 from sgno.io.source import Source
+from sgno.nn.conditioned import Conditioned, conditions
 from sgno.solve.metrics import (
     SpectralErrors,
     correlation,
@@ -26,8 +27,13 @@ from sgno.solve.metrics import (
     spectral_errors,
     stable_step,
 )
+<<<<<<< HEAD
 from sgno.solve.monitor import Reference, Signals, signals_of, start_of
 from sgno.step import Step
+=======
+from sgno.solve.monitor import Monitor, Reference, Signals
+from sgno.step import Step, visible
+>>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
 
 # Numbers of reference states on the device at once, and of one time of a block of trajectories: 64 and 16 MB
 # in float32.
@@ -81,6 +87,7 @@ def evaluate(
     *,
     samples: int | None = None,
     steps: int | None = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
     precision: str = "float32",
     watch: Reference | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
@@ -93,6 +100,7 @@ def evaluate(
     - `reference`: `(trajectories, times, channels, *points)`, read in parts: an array, a memory map, a file's
         `Source`.
     - `samples`, `steps`: only the first `samples` trajectories and the first `steps` steps.
+    - `inputs`: the known inputs of the trajectories, for a step that was trained with some.
     - `precision`: dtype of the rollout.
     - `watch`: `reference_statistics` of the training data, to watch the rollout as if there were no truth.
     - `on_progress`: called with the number of trajectories done.
@@ -111,6 +119,11 @@ def evaluate(
             f"The reference has the shape {reference.shape}, samples={samples} and steps={steps}, but one "
             "trajectory of two times is the least that can be compared."
         )
+    if isinstance(step, Conditioned):
+        reference = conditions(step, reference, inputs)
+        times = min(times, reference.shape[1])
+    elif inputs:
+        raise InputError(f"The step takes no inputs, but got {', '.join(inputs)}. Leave them out.")
     size = int(np.clip(_STATE_NUMBERS // max(1, int(np.prod(reference.shape[2:]))), 1, count))
     parts, weights = [], []
     for first in range(0, count, size):
@@ -149,6 +162,7 @@ def _evaluate(
 ) -> Evaluation:
     """The evaluation of trajectories whose states of one time fit into memory together."""
     start = np.asarray(reference[chosen, slice(0, 1)])
+<<<<<<< HEAD
     u0 = np.asarray(start[:, 0], precision)
     first_modes = None if watch is None else start_of(watch, u0)
     count, size = len(u0), max(1, u0.size)
@@ -186,6 +200,32 @@ def _compare(
         signals = signals_of(watch, np.tile(start, (len(u) // len(start), *(1,) * (start.ndim - 1))), t, u)
     errors = nrmse(u, target), correlation(u, target), spectral_errors(u, target)
     return _Compared(*errors, energy_spectra(u), energy_spectra(target), signals)
+=======
+    shown = slice(visible(step))
+    u0 = jnp.asarray(start[:, 0], precision)
+    if isinstance(step, Conditioned):
+        u0, step = step.begin(reference, chosen, 1 + num_steps, precision)
+    chunk = max(1, _CHUNK_NUMBERS // max(1, u0.size))
+    # Powers of two, so that another number of steps is mostly the same program.
+    room = min(chunk, 1 << (num_steps - 1).bit_length())
+    monitors = () if watch is None else (Monitor(watch),)
+    carry, pieces = None, []
+    for first in range(1, num_steps + 1, room):
+        count = min(room, num_steps + 1 - first)
+        part = np.asarray(reference[chosen, slice(first, first + count)])[:, :, shown]
+        truth = np.zeros((room, len(part), *part.shape[2:]), precision)
+        truth[:count] = np.moveaxis(part, 1, 0)
+        observers = (_Compare(jnp.asarray(truth), jnp.asarray(first, jnp.int32)), *monitors)
+        carry = begin(u0, observers, step) if carry is None else carry
+        carry, _, (_, seen) = run(step, carry, observers, count, room=room, states=False)
+        pieces.append(jax.tree.map(lambda x, count=count: np.asarray(x)[:count], seen))
+    compared, *signals = jax.tree.map(lambda *piece: np.concatenate(piece), *pieces)
+    every = frame_stride(u0.ndim - 2, num_steps)
+    sample = np.concatenate(
+        [np.asarray(view(jnp.asarray(start[0, :, shown]))), compared.sample[every - 1 :: every]]
+    )
+    return Evaluation(*compared._replace(sample=sample), *signals)
+>>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
 
 
 def frame_stride(num_spatial_dims: int, num_steps: int) -> int:
@@ -202,7 +242,12 @@ def view(states: Float[np.ndarray, "times channels *points"]) -> Float[np.ndarra
     return states.astype(np.float16)
 
 
-def sample_reference(test: Trajectories) -> np.ndarray:
-    """The frames of the first trajectory, its initial state first, which `Evaluation.sample` predicts."""
+def sample_reference(test: Trajectories, channels: int | None = None) -> np.ndarray:
+    """The frames of the first trajectory, its initial state first, which `Evaluation.sample` predicts; the
+    first `channels` of its states, all by default."""
     every = frame_stride(len(test.shape) - 3, test.shape[1] - 1)
+<<<<<<< HEAD
     return view(np.asarray(test[slice(0, 1), slice(0, None, every)])[0])
+=======
+    return np.asarray(view(jnp.asarray(test[slice(0, 1), slice(0, None, every)][0][:, :channels])))
+>>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)

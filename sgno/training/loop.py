@@ -17,7 +17,7 @@ from sgno.errors import InputError
 from sgno.identify import warm_start as fitted_start
 from sgno.io.source import Source
 from sgno.io.split import excerpt
-from sgno.step import Step, chunk_size, fast_batch, prepare, trainable
+from sgno.step import Step, advanced, chunk_size, fast_batch, prepare, trainable, visible
 from sgno.training.feed import Batching, feed, num_windows, take_windows
 from sgno.training.state import TrainState
 
@@ -211,9 +211,10 @@ def _batch_error(loss: Loss | None, unroll: int, pushforward: bool, noise: float
         step: Step, states: Float[Array, "times batch channels *points"], key: PRNGKeyArray
     ) -> Float[Array, ""]:
         step = prepare(step)
+        shown, own = slice(visible(step)), advanced(step)
         if noise > 0:
-            u = states[0]
-            states = states.at[0].add(noise * jnp.std(u) * jax.random.normal(key, u.shape, u.dtype))
+            u = states[0, :, :own]
+            states = states.at[0, :, :own].add(noise * jnp.std(u) * jax.random.normal(key, u.shape, u.dtype))
         weights, rest = eqx.partition(step, eqx.is_inexact_array)
 
         def unrolled(weights: PyTree, states: Float[Array, "times batch channels *points"]):
@@ -221,7 +222,9 @@ def _batch_error(loss: Loss | None, unroll: int, pushforward: bool, noise: float
             u, total = states[0], jnp.zeros((), states.dtype)
             for target in states[1:]:
                 u = fast_batch(step, u)
-                total = total + mean_loss(u, target)
+                total = total + mean_loss(u[:, shown], target[:, shown])
+                if own is not None:
+                    u = jnp.concatenate([u[:, :own], target[:, own:]], axis=1)
                 if pushforward:
                     u = jax.lax.stop_gradient(u)
             return total / unroll

@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sgno.errors import InputError
+from sgno.grid import Grid
 from sgno.io.files import content_id
+from sgno.io.inputs import Conditions, Inputs, InputSpec, input_arrays
 from sgno.io.plain import decode
 from sgno.io.source import JoinedSource, Source, array_source, open_source, source_keys
 from sgno.io.split import Split, SplitParts, scored_part
@@ -21,7 +23,10 @@ RESIDENT_BYTES = 512 * 2**20
 
 @dataclasses.dataclass(frozen=True)
 class OwnTask:
-    """Trajectories of a user, and how they are divided. `content` is an id of what is in the files."""
+    """Trajectories of a user, and how they are divided. `content` is an id of what is in the files.
+
+    A step may be conditioned on `history` frames and on known `inputs`, arrays beside the trajectories.
+    """
 
     name: str
     content: str
@@ -36,6 +41,12 @@ class OwnTask:
     files: tuple[str, ...] = ()
     key: str | None = None
     layout: str | None = None
+    history: int = 1
+    inputs: tuple[InputSpec, ...] = ()
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(self.channels, self.points)
 
     @property
     def scenario(self) -> str:
@@ -57,8 +68,13 @@ class OwnTask:
         return settings
 
     def to_json(self) -> dict[str, Any]:
+        settings = dataclasses.asdict(self)
+        # Left out where they say nothing, as before there were any: ids are made of this.
+        for name in ("history", "inputs"):
+            if getattr(self, name) == _DEFAULTS[name]:
+                del settings[name]
         return {
-            **dataclasses.asdict(self),
+            **settings,
             "scenario": self.scenario,
             "num_spatial_dims": self.num_spatial_dims,
             "num_points": self.num_points,
@@ -74,18 +90,25 @@ class OwnTask:
         return decode(OwnTask, fields, "a task of own data", decoders)
 
 
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(OwnTask)}
+
+
 @dataclasses.dataclass(frozen=True)
 class OwnData:
     """A user's trajectories, opened: one source to divide, and a test part if it came apart.
 
-    `files`, `key` (the name of an array in them) and `layout` say how to open them again.
+    The sources have what a step is conditioned on as channels behind those of `grid`. `files`, `key` (the
+    name of an array in them) and `layout` say how to open them again.
     """
 
     source: Source
+    grid: Grid
     test: Source | None = None
     files: tuple[str, ...] = ()
     key: str | None = None
     layout: str | None = None
+    history: int = 1
+    inputs: tuple[InputSpec, ...] = ()
 
     @property
     def name(self) -> str:
@@ -118,40 +141,87 @@ class DividedData(NamedTuple):
         )
 
 
-def open_data(data: Any, *, key: str | None = None, layout: str | None = None) -> OwnData:
+def open_data(
+    data: Any,
+    *,
+    key: str | None = None,
+    layout: str | None = None,
+    history: int = 1,
+    inputs: Mapping[str, Any] | Sequence[str] = (),
+    holds: Collection[str] = (),
+) -> OwnData:
     """A user's trajectories: an array, a source, or files, of which several are joined.
 
     Arrays `train` and `test` of a file are kept apart.
 
+    **Arguments:**
+
+    - `key`, `layout`: which array of a file, and the order of its axes.
+    - `history`: how many frames a step is given.
+    - `inputs`: known inputs: arrays by name, or the names of arrays in the files (`nu_train` and `nu_test` of
+        parts that are apart).
+    - `holds`: the inputs that keep their value from one frame to the next; others are linear in between.
+
     **Raises:** `InputError` if a file cannot be read or does not hold trajectories of the same grid.
     """
-    if isinstance(data, Source):
-        return OwnData(data)
+    if history < 1:
+        raise InputError(f"--history {history} must be at least 1, the present frame.")
     files = [data] if isinstance(data, (str, Path)) else data
-    if not isinstance(files, (list, tuple)) or not files or not isinstance(files[0], (str, Path)):
-        return OwnData(array_source(data, layout=layout), layout=layout)
-    apart = key is None and all({"train", "test"} <= set(source_keys(file)) for file in files)
+    in_files = isinstance(files, (list, tuple)) and bool(files) and isinstance(files[0], (str, Path))
+    if not in_files:
+        source = data if isinstance(data, Source) else array_source(data, layout=layout)
+        if inputs and not isinstance(inputs, Mapping):
+            raise InputError(
+                f"There is no file to take {', '.join(inputs)} from. Give arrays: inputs={{...}}."
+            )
+        given = dict(inputs) if isinstance(inputs, Mapping) else {}
+        known = Inputs.beside(source, given, holds=holds)
+        opened = OwnData(source, source.grid, layout=layout)
+        return _conditioned(opened, known, None, history)
+    paths = [Path(file) for file in files]
+    apart = key is None and all({"train", "test"} <= set(source_keys(path)) for path in paths)
 
-    def join(name: str | None) -> Source:
-        sources = [open_source(file, key=name, layout=layout) for file in files]
-        return sources[0] if len(sources) == 1 else JoinedSource(sources)
+    def join(part: str | None) -> tuple[Source, Inputs]:
+        sources = [open_source(path, key=part, layout=layout) for path in paths]
+        source = sources[0] if len(sources) == 1 else JoinedSource(sources)
+        if isinstance(inputs, Mapping):
+            return source, Inputs.beside(source, dict(inputs), holds=holds)
+        each = [
+            Inputs.beside(one, input_arrays(path, inputs, part), holds=holds)
+            for path, one in zip(paths, sources, strict=True)
+        ]
+        return source, each[0] if len(each) == 1 else Inputs.join(each, [one.shape[0] for one in sources])
 
-    source, test = (join("train"), join("test")) if apart else (join(key), None)
-    return OwnData(source, test, tuple(str(Path(file).absolute()) for file in files), key, layout)
+    source, known = join("train" if apart else key)
+    test, test_known = join("test") if apart else (None, None)
+    named = tuple(str(path.absolute()) for path in paths)
+    return _conditioned(OwnData(source, source.grid, test, named, key, layout), known, test_known, history)
+
+
+def _conditioned(data: OwnData, inputs: Inputs, test_inputs: Inputs | None, history: int) -> OwnData:
+    """The data with inputs and earlier frames as channels, if there are any."""
+    specs = inputs.specs()
+    if history == 1 and not specs:
+        return data
+    test = None
+    if data.test is not None and test_inputs is not None:
+        test = Conditions(data.test, test_inputs, history, specs)
+    source = Conditions(data.source, inputs, history, specs)
+    return dataclasses.replace(data, source=source, test=test, history=history, inputs=specs)
 
 
 def divide(data: OwnData, split: Split, *, streamed: bool | None = None) -> DividedData:
     """The task and the parts of a user's data. The size of the training part decides about streaming unless
     it is given."""
     parts = split(data.source, data.test)
-    seen = survey(parts.train)
+    seen = survey(parts.train, data.grid.channels, data.history)
     streamed = parts.train.nbytes > RESIDENT_BYTES if streamed is None else streamed
     test = scored_part(parts.test) if streamed else parts.test
     task = OwnTask(
         name=data.name,
         content=data.content(),
-        points=parts.train.grid.points,
-        channels=parts.train.grid.channels,
+        points=data.grid.points,
+        channels=data.grid.channels,
         num_train_samples=parts.train.shape[0],
         train_steps=parts.train.shape[1] - 1,
         num_test_samples=test.shape[0],
@@ -161,6 +231,8 @@ def divide(data: OwnData, split: Split, *, streamed: bool | None = None) -> Divi
         files=data.files,
         key=data.key,
         layout=data.layout,
+        history=data.history,
+        inputs=data.inputs,
     )
     return DividedData(task, parts, seen)
 
@@ -175,7 +247,14 @@ def load_data(task: Task, cache: Path | None = None) -> Trajectories:
 def _(task: OwnTask, cache: Path | None = None) -> Trajectories:
     """**Raises:** `InputError` if the files have changed since the task was described."""
     del cache
-    data = open_data(task.files, key=task.key, layout=task.layout)
+    data = open_data(
+        task.files,
+        key=task.key,
+        layout=task.layout,
+        history=task.history,
+        inputs=[spec.name for spec in task.inputs],
+        holds=[spec.name for spec in task.inputs if spec.holds],
+    )
     divided = divide(data, task.split, streamed=task.streamed)
     if divided.task.content != task.content:
         raise InputError(

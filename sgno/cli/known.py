@@ -1,0 +1,56 @@
+"""The known inputs of a model on the command line, and the frames that a rollout starts from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgno.errors import InputError, unknown_name
+
+
+def known_inputs(step: Any, text: str | None, beside: Path, part: str | None = None) -> dict[str, np.ndarray]:
+    """The inputs that a step needs, as arrays by name.
+
+    **Arguments:**
+
+    - `text`: a file, or values such as `nu=0.01,a=2`; without it they are looked for in the file `beside`, as
+        `nu_test` or `nu` for the array `test`.
+
+    **Raises:** `InputError` for an input that the step does not have, or one that is not to be found.
+    """
+    from sgno.io.inputs import input_arrays
+    from sgno.nn.conditioned import Conditioned
+
+    names = [spec.name for spec in step.inputs] if isinstance(step, Conditioned) else []
+    if not names:
+        if text is not None:
+            raise InputError(f"The model has no inputs, so --inputs {text} means nothing. Leave it out.")
+        return {}
+    if text is not None and "=" in text and not Path(text).exists():
+        return {name: np.asarray(value) for name, value in _values(text, names).items()}
+    file = beside if text is None else Path(text)
+    try:
+        return input_arrays(file, names, part)
+    except InputError as error:
+        if text is not None:
+            raise
+        raise InputError(
+            f"The model was trained with the inputs {', '.join(names)}, which are not in {file}. Give "
+            f"--inputs FILE, or values such as --inputs {names[0]}=0.01."
+        ) from error
+
+
+def _values(text: str, names: list[str]) -> Mapping[str, float]:
+    found = {}
+    for pair in text.split(","):
+        name, _, value = (part.strip() for part in pair.partition("="))
+        if name not in names:
+            raise unknown_name("input of the model", name, names)
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise InputError(f"--inputs {text}: '{value}' is not a number. Write {name}=0.01.") from None
+    if missing := [name for name in names if name not in found]:
+        raise InputError(f"--inputs {text} lacks the input {missing[0]}. Write {missing[0]}=0.01 too.")
+    return found
