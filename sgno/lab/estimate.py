@@ -22,6 +22,7 @@ from sgno.lab.executor import Executor
 from sgno.lab.job import TRANSFER_SAMPLES, Job
 from sgno.lab.machine import machine
 from sgno.lab.store import Store
+from sgno.lab.views import Views
 from sgno.training import Progress
 
 # Updates after the compiling one.
@@ -78,7 +79,8 @@ def time_updates(job: Job, data: Trajectories) -> Timing:
     """Prepare a job on its data and make a few updates."""
     start = time.perf_counter()
     key = jax.random.PRNGKey(job.seed)
-    step = warm_start(job.model.build(data.grid, key=key), excerpt(data.train), key=key)
+    step = Views.of(job.task, data, "none").build(job.model, key=key)
+    step = warm_start(step, excerpt(data.train), key=key)
     marks: list[float] = [time.perf_counter()]
     counts: list[int] = [0]
 

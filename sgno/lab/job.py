@@ -204,11 +204,8 @@ def _run(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     record = seal(record)
-<<<<<<< HEAD
-    _write(job, store, data, result, scored, validated, record, range_to_json(watch, held_out))
-=======
-    _write(job, store, sample_reference(data.test, views.grid.channels), result, scored, record)
->>>>>>> fb8ee51 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
+    reference = sample_reference(data.test, views.grid.channels)
+    _write(job, store, reference, result, scored, validated, record, range_to_json(watch, held_out))
     return record
 
 
