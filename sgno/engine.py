@@ -247,21 +247,28 @@ def _blocks(step, carry: Carry, n: int, every: int, observers, room: int, states
 def frames(
     step: Step, u0: Float[Array | np.ndarray, "batch channels *points"], n: int, *, room: int
 ) -> Iterator[Float[np.ndarray, "times batch channels *points"]]:
-    """The states of a batch after steps 1, 2, ... `n`, as numpy arrays of at most `room` times.
+    """The states that a rollout shows after steps 1, 2, ... `n`, as numpy arrays of at most `room` times.
 
     One program serves every `n`; a step that knows how (`sgno.step.host_batch`) needs none."""
     u: Any = np.asarray(u0)
-    on_host = n * u.size <= _HOST_NUMBERS and host_batch(step, u[:1]) is not None
-    carry = None if on_host else begin(jnp.asarray(u))
+    on_host = n * u.size <= _HOST_NUMBERS and _host_step(step, 0, u) is not None
+    carry = None if on_host else begin(jnp.asarray(u), (), step)
     for first in range(0, n, room):
         count = min(room, n - first)
         if carry is None:
-            states = np.empty((count, *u.shape), u.dtype)
+            states = np.empty((count, *_shown(step, u).shape), u.dtype)
             for i in range(count):
-                states[i] = u = host_batch(step, u)
+                u = _host_step(step, first + i, u)
+                states[i] = _shown(step, u)
         else:
             carry, _, (states, _) = run(step, carry, (), count, room=room, states=True)
         yield np.asarray(states)[:count]
+
+
+def _host_step(step: Step, t: int, u: np.ndarray) -> np.ndarray | None:
+    driven, z = drive(step, jnp.asarray(t), u)
+    new = host_batch(driven, np.asarray(z))
+    return None if new is None else new[:, : u.shape[1]]
 
 
 def advance(
@@ -279,7 +286,7 @@ def begin(
     return Carry(jnp.zeros((), jnp.int32), u0, tuple(observer.init(shown) for observer in observers))
 
 
-def _shown(step: Step | None, u: Array, *, many: bool = True) -> Array:
+def _shown(step: Step | None, u: Any, *, many: bool = True) -> Any:
     """The channels that a rollout shows of a state, or of a batch of states."""
     channels = visible(step)
     return u if channels is None else u[:, :channels] if many else u[:channels]

@@ -17,12 +17,8 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-<<<<<<< HEAD
 import numpy as np
-from jaxtyping import Array, Float, PyTree
-=======
 from jaxtyping import Array, Float, Int, PyTree
->>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
 
 Step = Callable[[Array], Array]
 
@@ -86,7 +82,7 @@ def states_at_once(step: Any, points: tuple[int, ...]) -> int | None:
 
 
 @singledispatch
-def drive(step: Any, t: Int[Array, ""], u: Float[Array, "*state"]) -> tuple[Any, Float[Array, "*wide"]]:
+def drive(step: Any, t: Int[Array, ""], u: Float[Array | np.ndarray, "*state"]) -> tuple[Any, Any]:
     """The step to take from frame `t` of a rollout, and the state that it takes: `u` with its known inputs of
     that time behind it. `u` is one state or a batch. Default: the step and `u`."""
     del t

@@ -84,7 +84,7 @@ def play(
 def _from_file(path: Path, step: Any, key: str | None, layout: str | None) -> list[tuple[str, "np.ndarray"]]:
     from sgno.io.initial import initial_states
 
-    states = initial_states(path, step.grid, key=key, layout=layout, samples=_STARTS)
+    states = initial_states(path, step.grid, key=key, layout=layout, samples=_STARTS).frames[:, 0]
     if states.shape[1:] != step.grid.shape:
         raise InputError(
             f"{path} has states of shape {states.shape[1:]}, but a page runs a model on the grid of its "

@@ -148,24 +148,13 @@ def _run(
     started = time.perf_counter()
     forget_peak()
     data = load_data(job.task, cache) if data is None else data
-<<<<<<< HEAD
-    units = choose_units(job.normalise, data.moments)
-    learned = data.train if units is None else units.apply(data.train)
+    views = Views.of(job.task, data, job.normalise)
+    learned = views.learned(data.train)
     init_key, shuffle_key, fit_key = _keys(jax.random.PRNGKey(job.seed))
     # Drawn in float32 whatever the precision, so that one seed means one start.
     with enable_x64(False):
-        step = job.model.build(data.grid, key=init_key)
-        step = warm_start(step, excerpt(learned), key=fit_key)
-=======
-    views = Views.of(job.task, data, job.normalise)
-    learned = views.learned(data.train)
-    # APEBench's own order of keys, so that the same seed gives the same start and the same batches.
-    init_key, shuffle_key = jax.random.split(jax.random.PRNGKey(job.seed))
-    # Drawn in float32 whatever the precision, so that one seed means one start.
-    with enable_x64(False):
         step = views.build(job.model, key=init_key)
-        step = warm_start(step, excerpt(learned), key=jax.random.fold_in(init_key, 1))
->>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
+        step = warm_start(step, excerpt(learned), key=fit_key)
     trained_from = time.perf_counter()
     result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from

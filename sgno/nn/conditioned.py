@@ -16,11 +16,14 @@ from sgno.grid import Grid
 from sgno.io.inputs import Conditions, Inputs, InputSpec, shaped
 from sgno.io.source import Source, array_source
 from sgno.step import (
+    ParameterCount,
     Step,
     advanced,
     batch,
+    count_parameters,
     drive,
     fast_batch,
+    host_batch,
     most_steps,
     prepare,
     states_at_once,
@@ -61,13 +64,12 @@ class Conditioned(eqx.Module):
         """Channels of all frames and inputs."""
         return self.frames + sum(spec.channels for spec in self.inputs)
 
-    def shift(self, new: Array, z: Array, axis: int) -> Array:
+    def shift(self, new: Any, z: Any, axis: int) -> Any:
         """`z` one frame later, whose latest state is the first of what the inner step gave."""
         C = self.grid.channels
-        take = lambda a, low, high: jax.lax.slice_in_dim(a, low, high, axis=axis)
-        return jnp.concatenate(
-            [take(new, 0, C), take(z, 0, self.frames - C), take(z, self.frames, z.shape[axis])], axis=axis
-        )
+        take = lambda a, *ends: a[(*(slice(None),) * axis, slice(*ends))]
+        parts = [take(new, C), take(z, self.frames - C), take(z, self.frames, None)]
+        return (np if isinstance(z, np.ndarray) else jnp).concatenate(parts, axis=axis)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise `InputError` unless `z` of this shape has everything that the step needs."""
@@ -125,7 +127,7 @@ class Conditioned(eqx.Module):
         values = inputs.channels(self.inputs, rows, times, tuple(points))
         return Bound(self, jnp.asarray(np.moveaxis(values, 1, 0)))
 
-    def begin(self, wide: Any, samples: slice, times: int, precision: str) -> tuple[Array, "Bound"]:
+    def begin(self, wide: Any, samples: slice, times: int, precision: str) -> tuple[np.ndarray, "Bound"]:
         """Where rollouts of some of the wide trajectories start, and the step with their inputs.
 
         **Arguments:** `wide`: trajectories with the conditions as channels, see `conditions`.
@@ -136,7 +138,7 @@ class Conditioned(eqx.Module):
             changing = any(spec.control for spec in self.inputs)
             whole = np.asarray(wide[samples, slice(0, times)]) if changing else first
             values = jnp.asarray(np.moveaxis(whole[:, :, self.frames :], 1, 0), precision)
-        return jnp.asarray(first[:, 0, : self.frames], precision), Bound(self, values)
+        return np.asarray(first[:, 0, : self.frames], precision), Bound(self, values)
 
 
 class Bound(eqx.Module):
@@ -242,7 +244,7 @@ def _(step: Bound) -> int:
 
 
 @drive.register(Bound)
-def _(step: Bound, t: Int[Array, ""], u: Float[Array, "*state"]) -> tuple[Step, Array]:
+def _(step: Bound, t: Int[Array, ""], u: Float[Array | np.ndarray, "*state"]) -> tuple[Step, Any]:
     if step.values is None:
         return step.step, u
     values = step.values[jnp.minimum(t, len(step.values) - 1)].astype(u.dtype)
@@ -272,6 +274,18 @@ def _(step: Conditioned, u: Float[Array, "batch wide *points"]) -> Float[Array, 
 def _(step: Conditioned, u: Float[Array, "batch wide *points"]) -> Float[Array, "batch wide *points"]:
     step.check(u.shape[1:])
     return step.shift(fast_batch(step.step, u), u, 1)
+
+
+@host_batch.register(Conditioned)
+def _(step: Conditioned, u: Float[np.ndarray, "batch wide *points"]):
+    step.check(u.shape[1:])
+    new = host_batch(step.step, u)
+    return None if new is None else step.shift(new, u, 1)
+
+
+@count_parameters.register(Conditioned)
+def _(step: Conditioned) -> ParameterCount:
+    return count_parameters(step.step)
 
 
 @batch.register(Bound)

@@ -27,13 +27,8 @@ from sgno.solve.metrics import (
     spectral_errors,
     stable_step,
 )
-<<<<<<< HEAD
 from sgno.solve.monitor import Reference, Signals, signals_of, start_of
-from sgno.step import Step
-=======
-from sgno.solve.monitor import Monitor, Reference, Signals
 from sgno.step import Step, visible
->>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
 
 # Numbers of reference states on the device at once, and of one time of a block of trajectories: 64 and 16 MB
 # in float32.
@@ -162,17 +157,20 @@ def _evaluate(
 ) -> Evaluation:
     """The evaluation of trajectories whose states of one time fit into memory together."""
     start = np.asarray(reference[chosen, slice(0, 1)])
-<<<<<<< HEAD
-    u0 = np.asarray(start[:, 0], precision)
+    shown = slice(visible(step))
+    u0 = np.asarray(start[:, 0, shown], precision)
     first_modes = None if watch is None else start_of(watch, u0)
+    whole = np.asarray(start[:, 0], precision)
+    if isinstance(step, Conditioned):
+        whole, step = step.begin(reference, chosen, 1 + num_steps, precision)
     count, size = len(u0), max(1, u0.size)
     room = int(np.clip(_CHUNK_NUMBERS // size, 1, ROOM))
     at_once = max(1, _SCORED_NUMBERS // size)
-    done, pieces, sample = 0, [], [start[0]]
+    done, pieces, sample = 0, [], [start[0][:, shown]]
     every = frame_stride(u0.ndim - 2, num_steps)
-    for states in frames(step, u0, num_steps, room=room):
+    for states in frames(step, whole, num_steps, room=room):
         truth = np.asarray(reference[chosen, slice(done + 1, done + 1 + len(states))], precision)
-        truth = np.moveaxis(truth, 1, 0)
+        truth = np.moveaxis(truth[:, :, shown], 1, 0)
         for i in range(0, len(states), at_once):
             u, target = (x[i : i + at_once].reshape(-1, *u0.shape[1:]) for x in (states, truth))
             t = np.repeat(np.arange(done + i + 1, done + i + 1 + len(u) // count), count)
@@ -200,32 +198,6 @@ def _compare(
         signals = signals_of(watch, np.tile(start, (len(u) // len(start), *(1,) * (start.ndim - 1))), t, u)
     errors = nrmse(u, target), correlation(u, target), spectral_errors(u, target)
     return _Compared(*errors, energy_spectra(u), energy_spectra(target), signals)
-=======
-    shown = slice(visible(step))
-    u0 = jnp.asarray(start[:, 0], precision)
-    if isinstance(step, Conditioned):
-        u0, step = step.begin(reference, chosen, 1 + num_steps, precision)
-    chunk = max(1, _CHUNK_NUMBERS // max(1, u0.size))
-    # Powers of two, so that another number of steps is mostly the same program.
-    room = min(chunk, 1 << (num_steps - 1).bit_length())
-    monitors = () if watch is None else (Monitor(watch),)
-    carry, pieces = None, []
-    for first in range(1, num_steps + 1, room):
-        count = min(room, num_steps + 1 - first)
-        part = np.asarray(reference[chosen, slice(first, first + count)])[:, :, shown]
-        truth = np.zeros((room, len(part), *part.shape[2:]), precision)
-        truth[:count] = np.moveaxis(part, 1, 0)
-        observers = (_Compare(jnp.asarray(truth), jnp.asarray(first, jnp.int32)), *monitors)
-        carry = begin(u0, observers, step) if carry is None else carry
-        carry, _, (_, seen) = run(step, carry, observers, count, room=room, states=False)
-        pieces.append(jax.tree.map(lambda x, count=count: np.asarray(x)[:count], seen))
-    compared, *signals = jax.tree.map(lambda *piece: np.concatenate(piece), *pieces)
-    every = frame_stride(u0.ndim - 2, num_steps)
-    sample = np.concatenate(
-        [np.asarray(view(jnp.asarray(start[0, :, shown]))), compared.sample[every - 1 :: every]]
-    )
-    return Evaluation(*compared._replace(sample=sample), *signals)
->>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
 
 
 def frame_stride(num_spatial_dims: int, num_steps: int) -> int:
@@ -246,8 +218,4 @@ def sample_reference(test: Trajectories, channels: int | None = None) -> np.ndar
     """The frames of the first trajectory, its initial state first, which `Evaluation.sample` predicts; the
     first `channels` of its states, all by default."""
     every = frame_stride(len(test.shape) - 3, test.shape[1] - 1)
-<<<<<<< HEAD
-    return view(np.asarray(test[slice(0, 1), slice(0, None, every)])[0])
-=======
-    return np.asarray(view(jnp.asarray(test[slice(0, 1), slice(0, None, every)][0][:, :channels])))
->>>>>>> e4148a1 (Known inputs and earlier frames for every model: channels that are given, never predicted and never scored)
+    return view(np.asarray(test[slice(0, 1), slice(0, None, every)])[0][:, :channels])
