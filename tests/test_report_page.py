@@ -13,8 +13,12 @@ from sgno.lab.report import write_report
 from sgno.lab.report.figures import write_figures
 from sgno.lab.report.figures.panels import drawn_rows
 from sgno.lab.report.figures.ratios import spectral_figure
-from sgno.lab.report.readme import BEGIN, END, main, readme_table, update_readme
+from sgno.lab.report.groups import compare
+from sgno.lab.report.runs import read_store
 from sgno.lab.tasks import TASKS
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "make"))
+from readme import BEGIN, END, main, readme_table, update_readme
 
 # The page as a file
 
@@ -166,7 +170,7 @@ def test_the_report_never_imports_jax(tmp_path):
     code = (
         "import sys; from sgno.lab.report import write_report, render_tables;"
         "from sgno.lab.report.figures import write_figures;"
-        "from sgno.lab.report.readme import readme_table; root = sys.argv[1];"
+        "root = sys.argv[1];"
         "write_report(root); render_tables(root, 'md');"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('jax', 'jaxlib', 'equinox', 'apebench')))"
     )
@@ -176,3 +180,15 @@ def test_the_report_never_imports_jax(tmp_path):
     )
     assert result.stdout.strip() == "[]", result.stdout
     assert Path(tmp_path / "report.html").is_file()
+
+
+# The results that come with the package
+
+
+def test_readme_says_what_the_store_says_and_the_store_is_small():
+    root = Path(__file__).parents[1]
+    readme = (root / "README.md").read_text()
+    table = readme.split(BEGIN)[1].split(END)[0].strip()
+    assert table == readme_table(compare(read_store(root / "results" / "desk").runs))
+    assert sum(p.stat().st_size for p in (root / "results").rglob("*") if p.is_file()) < 15e6
+    assert (root / "results" / "desk" / "report.html").stat().st_size < 3e6

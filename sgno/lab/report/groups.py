@@ -132,6 +132,18 @@ class Row:
         return ", ".join(words)[:200]
 
     @property
+    def seeds(self) -> str:
+        """How many seeds the trained models have: a number, or the fewest and the most."""
+        counts = sorted({len(g.runs) for g in self.groups.values() if g.first.train["updates"] > 0})
+        if not counts:
+            return "–"
+        return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+    @property
+    def updates(self) -> str:
+        return "none" if self.budget is None else f"{self.budget['updates']:,}"
+
+    @property
     def title(self) -> str:
         return f"{self.label} ({self.setting})"
 

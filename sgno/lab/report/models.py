@@ -10,6 +10,7 @@ from sgno.registry import describe, model_names
 
 SGNO = "sgno"
 LINEAR = "linear"
+PERSISTENCE = "persistence"
 SGNO_X = "sgno-x"
 SGNO_X_START = "sgno-x-start"
 ABLATIONS = model_names("ablation", SGNO)
@@ -33,6 +34,8 @@ _LOOKS = {
     "fno": Look("FNO", "#4B3FA7", "#A79BFF", "solid", "P"),
     "cno": Look("CNO", "#8E1F5B", "#F27FB2", "longdashdot", "X"),
     "linear": Look("Linear", "#6B6B6B", "#A9A9A9", "dot", "_"),
+    "persistence": Look("Persistence", "#9A8F86", "#C9BFB6", "dash", "1"),
+    "equation": Look("Equation", "#1B7F3B", "#6CD38B", "solid", "d"),
     "sgno": Look("SGNO", "#D55E00", "#FF8F3F", "solid", "o"),
     "sgno-matched": Look("SGNO matched", "#E69F00", "#FFC95C", "dash", "h"),
     "sgno-x": Look("SGNO-X", "#B5179E", "#FF7AE8", "solid", "*"),
@@ -91,5 +94,5 @@ def is_baseline(model: str) -> bool:
 
 
 def is_network_baseline(model: str) -> bool:
-    """A baseline that the paper could have had in its table: all but Linear."""
+    """A baseline that the paper could have had in its table: neither Linear nor persistence."""
     return describe(model).role == "network"

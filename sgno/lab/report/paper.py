@@ -104,6 +104,13 @@ CONFIGS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 """Settings per dimension, under the names our records use."""
 
 
+HOURS: Mapping[int, Mapping[str, float]] = {
+    2: {"sgno": 0.35, "fno": 0.1, "conv": 1, "res": 1, "unet": 1, "cno": 1, "dil": 1.4},
+    3: {"sgno": 2, "fno": 0.9, "unet": 11, "cno": 11, "conv": 27, "res": 29, "dil": 31},
+}
+"""What one seed takes by the paper's budget on two cores of our machine (64², 32³): why it was not run."""
+
+
 class Transfer(NamedTuple):
     """One row of the resolution-transfer table."""
 

@@ -1,11 +1,14 @@
 """The main table: long-horizon error of every model on every task, beside the paper's."""
 
+import dataclasses
+
 from sgno.lab.report import paper
 from sgno.lab.report.groups import Comparison, Group, Row
-from sgno.lab.report.models import LINEAR, SGNO, is_network_baseline, is_variant, label, order
+from sgno.lab.report.models import LINEAR, PERSISTENCE, SGNO, is_network_baseline, is_variant, label, order
 from sgno.lab.report.statistics import ratio
 from sgno.lab.report.tables.table import (
     NOT_RUN,
+    NOTHING,
     SMALL_PRINT,
     Cell,
     Column,
@@ -16,7 +19,12 @@ from sgno.lab.report.tables.table import (
 )
 from sgno.lab.tasks import CARDS, TASKS
 
-_ALWAYS = ("conv", "res", "unet", "dil", "fno", "cno", LINEAR, SGNO, "sgno-matched", "sgno-x")
+_ALWAYS = ("conv", "res", "unet", "dil", "fno", "cno", PERSISTENCE, LINEAR, SGNO, "sgno-matched", "sgno-x")
+LINEAR_TASKS = (
+    "Seven of the ten tasks (adv1d, diff1d, disp1d, mixdisp2d, diagdiff3d, unbaladv3d, advdiff3d) are exact "
+    "Fourier multipliers: Linear, one least-squares fit for each mode, solves them up to rounding without a "
+    "network."
+)
 
 
 def main_columns(comparison: Comparison) -> list[str]:
@@ -36,12 +44,15 @@ def main_table(comparison: Comparison) -> Table:
         "main",
         "Long-horizon error",
         "Median GMean100 over network seeds: the geometric mean over the first 100 steps of a "
-        "closed-loop rollout of the mean nRMSE; lower is better, nothing is clipped. SGNO / best is "
-        "over the strongest baseline of the row (everything outside the SGNO family), with Linear and "
+        "closed-loop rollout of the mean nRMSE; lower is better, nothing is clipped. "
+        f"{LINEAR_TASKS} Persistence forecasts that nothing changes. SGNO / best is over the strongest "
+        "baseline of the row (everything outside the SGNO family), with Linear and "
         f"without it as in the paper. {SMALL_PRINT} † marks a row whose data or budget is not the "
         "paper's: its ratio to the paper does not compare like with like.",
         (
             Column("Task", numeric=False),
+            Column("Updates"),
+            Column("Seeds"),
             *(Column(label(model)) for model in models),
             Column("SGNO / best"),
             Column("SGNO / best network"),
@@ -66,15 +77,24 @@ def _row(row: Row, models: list[str]) -> tuple[Cell, ...]:
             printed.get(model),
             seeds=row.groups[model].score if model in row.groups else None,
             mark=marks.get(model, ""),
+            missing=not_run(row.dims, model) if row.as_paper else NOT_RUN,
         )
         for model in models
     ]
     return (
         task_cell(row),
+        Cell(row.updates, row.budget["updates"] if row.budget else 0),
+        Cell(row.seeds, max(len(group.runs) for group in row.groups.values())),
         *cells,
         _against(row, row.best(), None),
         _against(row, row.best(networks_only=True), paper.SGNO_TO_BEST.get(row.name)),
     )
+
+
+def not_run(dims: int, model: str) -> Cell:
+    """What was not run by the paper's budget, with the hours that one seed would take."""
+    hours = paper.HOURS.get(dims, {}).get(model)
+    return NOT_RUN if hours is None else dataclasses.replace(NOT_RUN, notes=(f"{hours:g} h a seed",))
 
 
 def _against(row: Row, best: Group | None, printed: float | None) -> Cell:
@@ -108,6 +128,8 @@ def _not_run(task: str, models: list[str]) -> tuple[Cell, ...]:
     dims = TASKS[task].num_spatial_dims
     return (
         name_cell(task, f"{card.regime}: {card.mechanism}", f"{dims}D"),
+        NOTHING,
+        NOTHING,
         *(beside_paper(None, printed.get(model)) for model in models),
         NOT_RUN,
         beside_paper(None, paper.SGNO_TO_BEST.get(task)),

@@ -101,7 +101,7 @@ def beside_paper(
     if ours is None:
         facts = {} if theirs is None else {"paper": theirs}
         printed = () if theirs is None else (f"paper {printed_text(theirs)}",)
-        return dataclasses.replace(missing, notes=printed, facts=facts)
+        return dataclasses.replace(missing, notes=(*printed, *missing.notes), facts=facts)
     notes: list[str] = []
     facts: dict[str, float | int] = {}
     if theirs is not None:
