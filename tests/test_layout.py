@@ -15,6 +15,7 @@ ROOT = Path(sgno.__file__).parent
 # Each layer may import itself and what stands before it.
 ORDER = [
     "errors",
+    "progress",
     "grid",
     "spectral",
     "io",

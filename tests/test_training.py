@@ -52,6 +52,21 @@ def trajectories() -> np.ndarray:
     return np.stack(waves)[:, :, None].astype(np.float32)
 
 
+@pytest.mark.parametrize("weakly_typed", [False, True])
+def test_every_update_runs_the_program_of_the_first(trajectories, weakly_typed):
+    """A loss is called while its program is made, and never again."""
+    calls, seen = [], []
+
+    def loss(u, target):
+        calls.append(u)
+        return jnp.mean((u - target) ** 2)
+
+    step = Scale(jnp.full((), 0.9)) if weakly_typed else MODEL.build(GRID, key=KEY)
+    note = lambda progress: seen.append(len(calls))
+    train(step, trajectories, loss=loss, updates=4, batch_size=2, key=KEY, on_progress=note)
+    assert len(seen) > 1 and seen[0] == seen[-1]
+
+
 class Scale(eqx.Module):
     """u+ = a u: a model whose loss and gradient are known."""
 

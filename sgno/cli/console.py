@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sgno.errors import InputError, memory_message, storage_error
+from sgno.progress import Stage
 
 # Control characters but for tabs and ends of lines, those that turn the direction of a text, and bytes that
 # are no text.
@@ -43,6 +45,8 @@ answers = _Console(highlight=False, markup=False, emoji=False)
 
 # Text that wraps may be squeezed to this many characters before a column is dropped.
 _LEAST_TEXT = 24
+# A log hears of a long computation this often.
+_QUIET_SECONDS = 30.0
 # Output that goes to a file or a pipe has no width; nothing we list is wider than this.
 _UNBOUNDED = 400
 
@@ -111,9 +115,10 @@ def show_table(
 
 @contextmanager
 def progress_bar(description: str, total: int, *, training: bool = False) -> Iterator[Callable[..., None]]:
-    """Yields a callback that takes how much is done, or with `training` a `Progress` of training.
+    """Yields a callback that takes how much is done, or with `training` a `Progress` of training; and any
+    `Stage` on the way there.
 
-    Prints nothing where standard error is not a terminal.
+    Where standard error is not a terminal, a line says what begins, and one now and then how far it is.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -122,14 +127,33 @@ def progress_bar(description: str, total: int, *, training: bool = False) -> Ite
     columns = (text("{task.description}"), BarColumn(), MofNCompleteColumn(), *more)
     quiet = not console.is_terminal
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=quiet) as bar:
-        task = bar.add_task(visible(description), total=total, loss="-", speed="-")
+        description = visible(description)
+        task = bar.add_task(description, total=total, loss="-", speed="-")
+        heard: set[str] = set()
+        began = said = time.monotonic()
+
+        def now_and_then(done: int, per_second: float) -> None:
+            nonlocal said
+            if quiet and time.monotonic() - said > _QUIET_SECONDS:
+                said = time.monotonic()
+                left = f", {(total - done) / per_second:.0f} s left" if per_second else ""
+                say(f"{description}: {done} of {total}{left}")
 
         def advance(done: Any) -> None:
-            if not training:
+            if isinstance(done, Stage):
+                if quiet and done.what not in heard:
+                    say(f"{description}: {done.what} ...")
+                heard.add(done.what)
+                doing = f"{description}: {done.what}"
+                bar.update(task, description=doing, completed=done.done, total=done.total or None)
+            elif not training:
                 bar.update(task, completed=done)
-                return
-            speed = f"{done.updates_per_second:.3g}" if done.updates_per_second else "-"
-            bar.update(task, completed=done.update, loss=f"{done.loss:.3e}", speed=speed)
+                now_and_then(done, done / max(time.monotonic() - began, 1e-9))
+            else:
+                speed = f"{done.updates_per_second:.3g}" if done.updates_per_second else "-"
+                bar.update(task, description=description, completed=done.update, total=total)
+                bar.update(task, loss=f"{done.loss:.3e}", speed=speed)
+                now_and_then(done.update, done.updates_per_second)
 
         yield advance
 

@@ -326,15 +326,16 @@ def _run_shown(job, store, run: Callable[..., dict[str, Any]], trackers: list[st
     """One job under a progress bar, heard by its trackers. `run` takes the job and `on_progress`."""
     from sgno.lab.machine import forget_programs
     from sgno.lab.tracking import numbers_of, tracking
+    from sgno.progress import listening
 
     label = f"{job.task.name} {job.model_name} seed {job.seed}"
     if store.is_finished(job.id):
         return store.record(job.id)
-    say(f"{label}: preparing data and compiling ...")
     forget_programs()
     with (
         tracking(trackers, store.root / "tracking" / job.id, label, job.to_json()) as heard_by,
         progress_bar(label, job.train.updates, training=True) as advance,
+        listening(advance),
     ):
 
         def on_progress(progress) -> None:

@@ -13,6 +13,7 @@ from sgno.grid import Grid
 from sgno.identify.pairs import Pairs, SplitPairs, block_size
 from sgno.identify.regression import Gram
 from sgno.identify.selection import Selection, host_products
+from sgno.progress import tell
 from sgno.sgno_x.closure import Filters, Terms
 from sgno.sgno_x.model import SGNOX
 from sgno.sgno_x.multipliers import Coupling, Growth, Multiplier, Rates
@@ -203,7 +204,8 @@ def refine(step: SGNOX, estimate: Estimate, pairs: SplitPairs) -> Estimate:
     # Blocks of one size for both parts: the program is compiled once.
     size = min(block_size(step.grid.points, columns), len(pairs.held_out.now))
     best = dataclasses.replace(estimate, error=_error(step, estimate, pairs.held_out, size))
-    for _ in range(_MAX_ITERATIONS):
+    for iteration in range(_MAX_ITERATIONS):
+        tell("refining rates and products", iteration, _MAX_ITERATIONS)
         corrected = _correct(step, best, pairs.fit, size)
         best = dataclasses.replace(best, uncertainty=corrected.uncertainty)
         for share in _SHARES:

@@ -9,6 +9,7 @@ import numpy as np
 from sgno.grid import Grid
 from sgno.identify.pairs import SplitPairs
 from sgno.identify.regression import ROUNDING, Gram
+from sgno.progress import tell
 from sgno.sgno_x.closure import Terms, products
 from sgno.sgno_x.symbols import factor_names, two_thirds
 from sgno.spectral import multiplicity, to_modes
@@ -66,7 +67,9 @@ def select(pairs: SplitPairs, grid: Grid, *, degree: int, most: int, forcing: bo
     best: tuple[int, ...] = ()
     best_score = search.score(best)
     kept = best
-    for size in range(1, min(most, len(candidates)) + 1):
+    sizes = min(most, len(candidates))
+    for size in range(1, sizes + 1):
+        tell("screening products", size - 1, sizes)
         kept = search.grow(kept)
         for trial in search.shortlist(size):
             names = [candidates[j] for j in trial]

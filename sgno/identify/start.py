@@ -15,6 +15,7 @@ from sgno.identify.linear import warm_start
 from sgno.identify.pairs import SplitPairs, held_out, split
 from sgno.identify.selection import Selection, select
 from sgno.identify.symbol_fit import fit_symbols
+from sgno.progress import tell
 from sgno.sgno_x.model import SGNOX
 from sgno.sgno_x.trapping import TrappingSet
 from sgno.spectral import to_modes
@@ -88,7 +89,9 @@ def start_from_data(step: SGNOX, trajectories: np.ndarray, *, key: PRNGKeyArray)
 
     chosen = _choose(step, pairs)
     candidates: list[Candidate] = []
-    for scheme in _schemes(step, nonlinear=bool(chosen.terms)):
+    schemes = _schemes(step, nonlinear=bool(chosen.terms))
+    for i, scheme in enumerate(schemes, start=1):
+        tell(f"candidate {i} of at most {len(schemes)}")
         candidates.append(candidate(chosen, scheme))
         if candidates[-1].error < _PERFECT:
             break

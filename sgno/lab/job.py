@@ -34,6 +34,7 @@ from sgno.lab.store import CURVES, SAMPLE, WEIGHTS, Store
 from sgno.lab.tasks import Task
 from sgno.lab.tracking import METRICS, JsonLines, numbers_of
 from sgno.lab.views import Views
+from sgno.progress import tell
 from sgno.registry import config_from_json
 from sgno.solve.evaluate import Evaluation, evaluate, sample_reference
 from sgno.solve.forecast_horizon import calibrate, range_to_json
@@ -147,10 +148,12 @@ def _run(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     forget_peak()
+    tell("reading the data")
     data = load_data(job.task, cache) if data is None else data
     views = Views.of(job.task, data, job.normalise)
     learned = views.learned(data.train)
     init_key, shuffle_key, fit_key = _keys(jax.random.PRNGKey(job.seed))
+    tell("starting the model")
     # Drawn in float32 whatever the precision, so that one seed means one start.
     with enable_x64(False):
         step = views.build(job.model, key=init_key)
@@ -159,6 +162,7 @@ def _run(
     result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
     result = result._replace(step=views.wrap(result.step))
+    tell("scoring")
     watch = reference_statistics(excerpt(data.train)[:, :, : views.grid.channels])
     scored = evaluate(result.step, data.test, precision=job.train.precision, watch=watch)
     assert scored.signals is not None

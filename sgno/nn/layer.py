@@ -57,8 +57,8 @@ class Generator(eqx.Module):
         key: PRNGKeyArray,
     ):
         self.theta = 0.1 * jax.random.normal(key, (width, *retained_shape(num_spatial_dims, num_modes)))
-        self.b = jnp.full((width,), SOFTPLUS_INVERSE_MILLI)
-        self.s = jnp.full((width,), SOFTPLUS_INVERSE_MILLI)
+        self.b = jnp.full((width,), SOFTPLUS_INVERSE_MILLI, jnp.float32)
+        self.s = jnp.full((width,), SOFTPLUS_INVERSE_MILLI, jnp.float32)
         self.kind = kind
 
     def __call__(self) -> Float[Array, "channels *modes"]:
@@ -76,7 +76,7 @@ class Budget(eqx.Module):
 
     def __init__(self, width: int):
         self.a = jnp.zeros((width,))
-        self.t = jnp.full((width,), SOFTPLUS_INVERSE_MILLI)
+        self.t = jnp.full((width,), SOFTPLUS_INVERSE_MILLI, jnp.float32)
 
     def __call__(self, modes: tuple[int, ...]) -> Float[Array, "channels *modes"]:
         logit = radial_profile(self.a, self.t, modes)

@@ -16,6 +16,7 @@ from sgno.engine import ROOM, frames
 from sgno.errors import InputError
 from sgno.io.source import Source
 from sgno.nn.conditioned import Conditioned, conditions
+from sgno.progress import tell
 from sgno.solve.metrics import (
     SpectralErrors,
     correlation,
@@ -177,6 +178,7 @@ def _evaluate(
             pieces.append(_compare(u, target, t, watch, first_modes))
         sample.append(states[np.arange(done + 1, done + 1 + len(states)) % every == 0, 0])
         done += len(states)
+        tell("scoring", done, num_steps)
     joined = jax.tree.map(lambda *piece: np.concatenate(piece), *pieces)
     found: _Compared = jax.tree.map(lambda x: x.reshape(-1, count, *x.shape[1:]), joined)
     return Evaluation(

@@ -17,6 +17,7 @@ from sgno.errors import InputError
 from sgno.identify import warm_start as fitted_start
 from sgno.io.source import Source
 from sgno.io.split import excerpt
+from sgno.progress import tell
 from sgno.step import Step, advanced, chunk_size, fast_batch, prepare, trainable, visible
 from sgno.training.feed import Batching, feed, num_windows, take_windows
 from sgno.training.state import TrainState
@@ -152,7 +153,9 @@ def split(step: Step) -> tuple[Step, Step]:
 
 def cast(step: Step, dtype: jnp.dtype) -> Step:
     """The step with its floating-point arrays in `dtype`."""
-    differs = lambda x: eqx.is_inexact_array(x) and x.dtype != dtype
+    # A weakly typed array comes back strongly typed from an update, and the next would be compiled again.
+    other = lambda x: x.dtype != dtype or getattr(x, "weak_type", False)
+    differs = lambda x: eqx.is_inexact_array(x) and other(x)
     return jax.tree.map(lambda x: x.astype(dtype) if differs(x) else x, step)
 
 
@@ -259,6 +262,7 @@ def _run(
     if losses is not None:
         history[:done] = losses[:done]
     chunk, timed_updates, timed_seconds, alive = 1, 0, 0.0, True
+    tell("compiling the first update")
     with feed(trajectories, batching, state.key) as source:
         while done < updates and alive:
             start = time.perf_counter()
