@@ -1,6 +1,7 @@
 """`auto` on the wild suite: is its choice near the best of its candidates, and is the horizon right?
 
-`python validation/test_wild_auto.py ROW,ROW,... [UPDATES]` fits each row (20 trajectories to learn from, 5 to choose by, 5
+`python validation/test_wild_auto.py ROW,ROW,... [UPDATES]` fits each row (20 trajectories to learn from, 5 to
+choose by, 5
 to test on), scores every candidate on unseen trajectories that no fit has seen, and keeps what it finds in
 `results/wild/auto.json`. Rows that are there already are not run again. UPDATES (1,000 by default) are those
 of the networks: a time would depend on what else the machine does.
