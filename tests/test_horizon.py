@@ -1,10 +1,12 @@
 """The horizon of a forecast: what it claims holds for unseen trajectories, however few there were."""
 
+import json
 import math
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from own_data import fitted, invoke
 
 import sgno
 from sgno.errors import InputError
@@ -125,3 +127,27 @@ def test_a_forecast_that_leaves_the_training_distribution_is_noticed():
 def test_a_damaged_range_is_one_clear_line():
     with pytest.raises(InputError, match="cannot be read"):
         range_from_json({"points": [8]}, 1, until=3)
+
+
+def test_a_rollout_says_how_long_to_trust_it(tmp_path, monkeypatch, cache):
+    monkeypatch.chdir(tmp_path)
+    u = waves(np.random.default_rng(2), 30)
+    np.save("own.npy", u)
+    np.save("strange.npy", np.concatenate([u[:2], 9 * u[:1]]))
+    found = fitted("own.npy", "--model", "linear", "--validation", 5, "--test", 5)
+    assert found["horizon"]["steps"] == 30 and found["horizon"]["trajectories"] == 10
+
+    def rolled(*options):
+        done = invoke("rollout", "runs", "--out", "r.npz", "--force", "--json", *options)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout.splitlines()[-1])["horizon"], done.output
+
+    said, text = rolled("--initial", "own.npy", "--samples", 3, "--steps", 31)
+    assert said["trusted_steps"] == [30, 30, 30] and "Steps from 31 on are beyond it" in text
+    said, text = rolled("--initial", "strange.npy", "--steps", 31)
+    assert said["left_at"] == [None, None, 0] and said["trusted_steps"] == [30, 30, 0]
+    assert "1 of 3 sample(s) left the training distribution, the first at the start" in text
+    said, _ = rolled("--initial", "own.npy", "--samples", 3, "--steps", 31, "--level", 1e-9)
+    assert said["trusted_steps"] == [0, 0, 0]
+    done = invoke("evaluate", "runs", "--data", "own.npy", "--json", "--probability", 0.8)
+    assert json.loads(done.stdout.splitlines()[-1])["horizon"]["probability"] == 0.8

@@ -25,6 +25,7 @@ def evaluate(
     samples: options.Samples = None,
     steps: Annotated[int | None, options.data(help="At most this many steps.", show_default="all")] = None,
     tau: Annotated[float, typer.Option(help="The nRMSE up to which a rollout counts as stable.")] = 0.2,
+    probability: options.Probability = 0.9,
     key: Annotated[
         str | None, options.data(help="Which array of the file.", show_default="test or u")
     ] = None,
@@ -35,8 +36,8 @@ def evaluate(
 ):
     """Score a trained model on trajectories: roll out from each first state, compare at every step.
 
-    Writes nRMSE, correlation and spectral errors per step and trajectory, GMean100, the stable step, energy
-    spectra, and a figure of them.
+    Writes nRMSE, correlation and spectral errors per step and trajectory, GMean100, the stable step, the
+    horizon (for how many steps an unseen trajectory stays below --tau), energy spectra, and a figure of them.
     """
     options.check_at_least(1, samples=samples, steps=steps)
     if not 0 < tau < float("inf"):
@@ -45,8 +46,11 @@ def evaluate(
     from sgno.devices import use_every_core
     from sgno.io.source import open_source
     from sgno.lab.zoo import load
+    from sgno.solve import calibrate
     from sgno.solve import evaluate as score
+    from sgno.solve.forecast_horizon import check_claim
 
+    check_claim(tau, probability)
     use_every_core(samples)
     step = load(weights)
     source = open_source(data, key=key, layout=layout, prefer=("test", "u"))
@@ -54,9 +58,12 @@ def evaluate(
     shape = _chosen_shape(source, step.grid, samples, steps)
     with progress_bar("evaluate", shape[0]) as advance:
         scored = score(step, source, samples=samples, steps=steps, inputs=given or None, on_progress=advance)
+    horizon = calibrate([scored.nrmse], level=tau, probability=probability)
     summary = {"weights": weights, "data": str(data), "shape": list(shape), **_summary(scored, tau)}
+    summary["horizon"] = horizon.to_json()
     _write(out, summary, scored, tau, force)
     _say(summary, out)
+    say(str(horizon))
     if json:
         emit_json({**summary, "out": str(out)})
 

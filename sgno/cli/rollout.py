@@ -10,6 +10,7 @@ import typer
 from sgno.cli import options
 from sgno.cli.console import emit_json, progress_bar, say
 from sgno.cli.known import known_inputs
+from sgno.cli.trust import say_trust, trust_in
 from sgno.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def rollout(
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Keep energy, max and finite of each kept step, no states.")
     ] = False,
+    level: options.Level = 0.2,
     samples: options.Samples = None,
     key: options.Key = None,
     layout: options.Layout = None,
@@ -79,6 +81,9 @@ def rollout(
     With --watch every step is compared with the training data, and the first signs of amplitude drift,
     spectral blocking and phase drift are reported. The file then also holds the monitor's numbers of each
     kept step, and with --stop-on it ends where a fault began.
+
+    Weights of `sgno fit` and `sgno run` know for how many steps their forecasts stay below --level, and what
+    their training was like: it is said when a rollout goes further, or leaves that.
     """
     if steps < 1 or not 1 <= every <= steps:
         raise InputError(
@@ -110,8 +115,11 @@ def rollout(
         asked, trained = ("x".join(map(str, points)) for points in (u0.shape[2:], step.grid.points))
         say(f"Note: the states have {asked} points, the model was trained on {trained}.")
     known = None if watch is None else _reference(watch, watch_key, layout, cache)
+    same_grid = u0.shape[2:] == step.grid.points
+    trust = trust_in(weights, u0.shape[1], level, same_grid=same_grid)
+    ranges = () if trust is None or trust.observer is None else (trust.observer,)
     wanted = tuple(fault.strip() for fault in (stop_on or "").split(",") if fault.strip())
-    observe = (Statistics(), *(() if known is None else (Monitor(known, stop_on=wanted),)))
+    observe = (Statistics(), *(() if known is None else (Monitor(known, stop_on=wanted),)), *ranges)
     blocks = stream(step, start, steps, every=every, observe=observe, states=not statistics, batched=True)
     began = time.perf_counter()
     reached = None
@@ -145,7 +153,10 @@ def rollout(
     if watch is not None and known is not None:
         summary["watched"] = _faults(watch, watched[0].first, bool(known.coherent))
         summary["stopped"] = block.stopped
+    if trust is not None:
+        summary["horizon"] = trust.summary(block.memory[-1][1] if ranges else None, len(u0))
     _say(summary)
+    say_trust(trust, summary.get("horizon"), done, same_grid=same_grid)
     if json:
         emit_json(summary)
 
@@ -189,7 +200,7 @@ def _write(
 
     def put(start: int, states, *seen) -> None:
         count = len(seen[0].energy)
-        found = {name: values for each in seen for name, values in each._asdict().items()}
+        found = {name: values for each in seen if each for name, values in each._asdict().items()}
         with np.errstate(over="ignore", invalid="ignore"):
             for name in sink.names:
                 if name == "u":

@@ -82,9 +82,10 @@ class ForecastHorizon:
 
     def __str__(self) -> str:
         least = "at least " if self.reaches_end else ""
+        steps = "step" if self.steps == 1 else "steps"
         ends = ", the length of the held-out trajectories" if self.reaches_end else ""
         text = (
-            f"Horizon: the error stays below {percent(self.level)} for {least}{self.steps:,} steps{ends}, "
+            f"Horizon: the error stays below {percent(self.level)} for {least}{self.steps:,} {steps}{ends}, "
             f"with a probability of {percent(self.probability)} ({self.trajectories} held-out trajectories)."
         )
         if self.probability < self.requested:
