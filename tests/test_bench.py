@@ -7,12 +7,22 @@ import pytest
 
 from benchmarks.speed.cases import Case, Group, Loop, full, quick
 from benchmarks.speed.flops import update_flops
-from benchmarks.speed.run import run_benchmark, select
-from benchmarks.speed.summary import growth, matmul_rate, rollout_seconds, speed_ratios, summarise
+from benchmarks.speed.history import add_entry, latest, table
+from benchmarks.speed.plots import history_plot
+from benchmarks.speed.run import README, RESULTS, run_benchmark, select
+from benchmarks.speed.summary import (
+    first_update_ratios,
+    growth,
+    matmul_rate,
+    rollout_seconds,
+    speed_ratios,
+    summarise,
+)
 from benchmarks.speed.text import lines
 from benchmarks.speed.timing import measure
 from benchmarks.speed.works import repeat
 from sgno.errors import InputError
+from sgno.io.files import read_json
 from sgno.nn.sgno import SGNOConfig
 
 
@@ -64,6 +74,32 @@ def test_ratio_and_its_range():
     }
     (found,) = speed_ratios(groups)
     assert (found.value, found.low, found.high) == (5, 2, 12)
+
+
+def test_the_first_update_is_compared_with_that_of_fno():
+    sgno, fno = ({**record(update(label), 1.0), "first_seconds": s} for label, s in (("sgno", 6), ("fno", 4)))
+    assert list(first_update_ratios({"first-2d": {"records": [sgno, fno]}}).values()) == [1.5]
+
+
+def test_the_history_has_an_entry_for_each_commit_and_machine(tmp_path):
+    path, here = tmp_path / "history.json", {"processor": "x", "cores": 2}
+    summary = lambda what, value: {
+        "speed": [{"what": what, "value": value}],
+        "share_of_matmul_rate": {},
+        "first_update": {},
+    }
+    add_entry(path, "aaa", here, "2026-01-01", summary("a / sgno", 2.0))
+    add_entry(path, "aaa", here, "2026-01-02", summary("b / sgno", 3.0))
+    add_entry(path, "aaa", {**here, "cores": 8}, "2026-01-01", summary("a / sgno", 9.0))
+    history = add_entry(path, "bbb", here, "2026-01-03", summary("a / sgno", 4.0))
+    assert [len(entry["ratios"]) for entry in history] == [1, 2, 1]
+    assert latest(history)["a / sgno"] == (4.0, "bbb", "2026-01-03")
+    history_plot(history, tmp_path / "history.png")
+    assert (tmp_path / "history.png").stat().st_size > 5000
+
+
+def test_the_page_of_the_benchmarks_has_the_ratios_of_the_history():
+    assert table(read_json(RESULTS / "history.json")) in README.read_text()
 
 
 def test_growth_is_one_for_n_log_n_and_larger_for_n_squared():

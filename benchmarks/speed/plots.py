@@ -1,7 +1,7 @@
-"""Two figures of a benchmark: bars for the comparison, lines for the scaling."""
+"""The figures of a benchmark: bars for the comparison, lines for the scaling and for the history."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,28 @@ def scaling_plot(groups: Mapping[str, Any], path: Path) -> None:
         else:
             _not_measured(axis)
     axes[0].set_title("dotted: N log N")
+    _save(figure, path)
+
+
+def history_plot(history: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Every ratio that was measured more than once, and the updates of SGNO, by commit."""
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    commits = [f"{entry['commit']}\n{entry['date'][:10]}" for entry in history]
+    names = list(dict.fromkeys(what for entry in history for what in entry["ratios"]))
+    followed = [n for n in names if "sgno" in n and "update" in n and "solver" not in n]
+    for name in followed:
+        found = [(i, entry["ratios"][name]) for i, entry in enumerate(history) if name in entry["ratios"]]
+        axis.plot(*zip(*found, strict=True), "o-", label=name)
+    axis.set_xticks(range(len(commits)), commits, fontsize=7)
+    axis.set_title("Ratios within one run, by commit")
+    if followed:
+        axis.set_yscale("log")
+        _plain_numbers(axis.yaxis)
+        axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    else:
+        _not_measured(axis)
     _save(figure, path)
 
 

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.speed.cases import Group, full, quick
-from benchmarks.speed.plots import bar_chart, scaling_plot
+from benchmarks.speed.history import add_entry, commit, update_readme
+from benchmarks.speed.plots import bar_chart, history_plot, scaling_plot
 from benchmarks.speed.summary import summarise
 from benchmarks.speed.timing import measure
 from sgno.errors import unknown_name
 from sgno.io.files import read_json, write_json
 from sgno.lab.machine import machine, versions
 
+README = Path(__file__).parent.parent / "README.md"
+RESULTS = README.parent.parent / "results" / "bench"
 Say = Callable[[str], None]
 
 
@@ -41,6 +44,8 @@ def run_benchmark(
     path = out / "bench.json"
     groups = dict(read_json(path)["groups"]) if path.exists() else {}
     content: dict[str, Any] = {}
+    measured: list[str] = []
+    measured_commit = commit()
     for group in select(quick() if small else full(), only):
         if again or group.name not in groups:
             groups[group.name] = {
@@ -50,14 +55,29 @@ def run_benchmark(
             }
             content = _content(groups)
             write_json(path, content)
+            measured.append(group.name)
         for record in groups[group.name]["records"]:
             for problem in ("missing", "failed"):
                 if problem in record:
                     say(f"{group.name}: {record['case']['label']} left out: {record[problem]}")
     content = content or _content(groups)
+    past = out / "history.json"
+    if measured and not small:
+        told = {name: groups[name] for name in measured}
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        add_entry(past, measured_commit, content["machine"], date, summarise({**_matmul(groups), **told}))
+    if past.exists():
+        history_plot(read_json(past), out / "history.png")
+        if out.resolve() == RESULTS:
+            update_readme(README, read_json(past))
     bar_chart(groups, out / "bars.png")
     scaling_plot(groups, out / "scaling.png")
     return content
+
+
+def _matmul(groups: dict[str, Any]) -> dict[str, Any]:
+    """The rate of matrix products, by which shares are counted, even if it was measured before."""
+    return {name: group for name, group in groups.items() if name == "matmul"}
 
 
 def _content(groups: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,17 @@ def speed_ratios(groups: Groups) -> list[Ratio]:
     return found
 
 
+def first_update_ratios(groups: Groups) -> dict[str, float]:
+    """How many times longer the first update of SGNO takes than that of APEBench's FNO: compiling, mostly."""
+    found = {}
+    for d in (1, 2, 3):
+        measured = rows(groups, f"first-{d}d")
+        if len(measured) == 2:
+            value = measured["sgno"]["first_seconds"] / measured["fno"]["first_seconds"]
+            found[f"{d}D first update: sgno / APEBench's FNO"] = value
+    return found
+
+
 def memory_ratios(groups: Groups) -> dict[str, float]:
     """Peak memory of the others over that of this package; above what the imports take, once compiled."""
     found = {}
@@ -127,6 +138,7 @@ def summarise(groups: Groups) -> dict[str, Any]:
     """All of the above as JSON."""
     return {
         "speed": [r._asdict() for r in speed_ratios(groups)],
+        "first_update": first_update_ratios(groups),
         "memory": memory_ratios(groups),
         "coefficients_share_of_update": coefficient_shares(groups),
         "matmul_gflops": None if (rate := matmul_rate(groups)) is None else rate / 1e9,

@@ -12,6 +12,9 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     yield "Times longer than sgno or our loop (range over the repeats)"
     for r in summary["speed"]:
         yield f"  {r['what']:<58} {r['value']:8.2f}x  ({r['low']:.2f} to {r['high']:.2f})"
+    yield "First update, from after the imports on"
+    for what, value in summary["first_update"].items():
+        yield f"  {what:<58} {value:8.2f}x"
     yield "Peak memory compared with sgno: resident above the imports, once compiled"
     for what, value in summary["memory"].items():
         yield f"  {what:<58} {value:8.2f}x"

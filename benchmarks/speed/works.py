@@ -246,7 +246,9 @@ def _torch(case: Case) -> Callable[[Tick], None]:
         writing = importlib.import_module("benchmarks.torch_sgno")
         loop = importlib.import_module("benchmarks.torch_loop")
     except ImportError as error:
-        raise MissingSubject("the PyTorch reference implementation is not here; run from a checkout of sgno") from error
+        raise MissingSubject(
+            "the PyTorch reference implementation is not here; run from a checkout of sgno"
+        ) from error
     torch.set_num_threads(len(cores()))
 
     def work(tick: Tick) -> None:

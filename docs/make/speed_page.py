@@ -20,7 +20,11 @@ An update is one of Adam with batch 20 at the paper's sizes (160 points, 64², 3
 implementation with batched matrix products. Both use both cores, as we do.
 """
 _NOT_MEASURED = "\nNo benchmark is stored under `results/bench` yet.\n"
-_FIGURES = ("bars.png", "scaling.png")
+_FIGURES = {
+    "bars.png": "Times of all cases",
+    "scaling.png": "Time against points and modes",
+    "history.png": "Ratios by commit",
+}
 
 
 def pages(folder: Path) -> dict[str, str | bytes]:
@@ -29,13 +33,9 @@ def pages(folder: Path) -> dict[str, str | bytes]:
     if not kept.is_file():
         return {"speed.md": _HEAD + _NOT_MEASURED}
     figures = {name: f"speed-{name}" for name in _FIGURES if (folder / name).is_file()}
-    text = "\n".join([_HEAD, *_sections(json.loads(kept.read_text())), *map(_figure, figures.values())])
+    images = [f"\n![{_FIGURES[name]}]({path})\n" for name, path in figures.items()]
+    text = "\n".join([_HEAD, *_sections(json.loads(kept.read_text())), *images])
     return {"speed.md": text, **{path: (folder / name).read_bytes() for name, path in figures.items()}}
-
-
-def _figure(path: str) -> str:
-    what = "Times of all cases" if "bars" in path else "Time against points and modes"
-    return f"\n![{what}]({path})\n"
 
 
 def _sections(content: dict[str, Any]) -> list[str]:
