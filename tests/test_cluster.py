@@ -2,7 +2,10 @@
 
 import os
 import signal
+import socket
+import ssl
 
+import psutil
 import pytest
 from tiny_study import result, tiny_job
 
@@ -21,6 +24,7 @@ def test_a_study_survives_the_death_of_a_worker(tmp_path, cache):
     with DaskCluster("local", workers=2) as executor:
         assert executor.slots == 2
         pids = executor.worker_pids()
+        assert_closed_to_others(executor)
 
         def watch(news: News) -> None:
             heard.append(news)
@@ -40,6 +44,55 @@ def test_a_study_survives_the_death_of_a_worker(tmp_path, cache):
     run_job(jobs[0], alone, cache=cache)
     here, there = (result(s, jobs[0].id)["record"]["gmean100"] for s in (alone, store))
     assert here == pytest.approx(there, rel=1e-4)
+
+
+def assert_closed_to_others(executor) -> None:
+    """No client without the cluster's own key connects, and no port of it speaks anything but TLS."""
+    import dask.config
+    import distributed
+
+    address = executor.address
+    assert address.startswith("tls://127.0.0.1:")
+    short = {"distributed.comm.timeouts.connect": "2s", "distributed.comm.retry.count": 0}
+    with dask.config.set(short):
+        for credentials in (None, distributed.Security.temporary()):
+            for scheme in ("tls", "tcp"):
+                with pytest.raises((OSError, TypeError, RuntimeError)):
+                    distributed.Client(
+                        address.replace("tls", scheme),
+                        security=credentials,
+                        timeout="2s",
+                        set_as_default=False,
+                    )
+    # Scheduler, nannies and workers: all that this study's processes listen on refuses a peer without a key.
+    ours = psutil.Process()
+    listening = [
+        (process.pid, connection.laddr)
+        for process in (ours, *ours.children(recursive=True))
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    # One scheduler, and a nanny and a worker for each of two.
+    assert len(listening) == 5 and {at.ip for _, at in listening} == {"127.0.0.1"}
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for _, at in listening:
+        with (
+            pytest.raises((ssl.SSLError, ConnectionError)),
+            socket.create_connection(at, timeout=5) as plain,
+            context.wrap_socket(plain) as wrapped,
+        ):
+            # TLS 1.3 tells a client without a certificate so on its first read.
+            wrapped.sendall(b"hello")
+            if not wrapped.recv(1):
+                raise ConnectionError("closed")
+
+
+def test_a_tls_address_without_certificates_is_refused_in_one_line():
+    from sgno.lab.cluster import DaskCluster
+
+    with pytest.raises(InputError, match="Dask has no certificates here"):
+        DaskCluster("tls://127.0.0.1:9")
 
 
 def test_an_address_where_nobody_answers_is_said_in_one_line():

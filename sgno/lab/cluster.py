@@ -1,9 +1,13 @@
 """Jobs on a Dask cluster: one that runs already, or one of this machine that is started here.
 
+Whoever may talk to a scheduler runs code in its workers. A local cluster therefore talks TLS with a key that
+is made for it and never leaves its processes, and opens no other port. A remote one takes the TLS settings of
+Dask's configuration.
 The store and the data cache must lie on a file system that every worker sees under the same path.
 """
 
 import json
+import logging
 import os
 import queue
 from collections.abc import Iterator
@@ -13,15 +17,15 @@ from sgno.devices import cores
 from sgno.errors import InputError, require
 from sgno.lab.executor import Event, drain
 
+distributed = require("distributed", "cluster", "A Dask cluster")
+
 _TOPIC = "sgno"
 LOCAL = "local"
 
 
 def _work(text: str, topic: str, cores: list[int]) -> str:
     """Runs on a worker: a call and its answer as JSON."""
-    from distributed import get_worker
-
-    call, worker = json.loads(text), get_worker()
+    call, worker = json.loads(text), distributed.get_worker()
     if cores and hasattr(os, "sched_setaffinity"):
         # Before jax is imported: XLA counts the cores it may use when it starts.
         os.sched_setaffinity(0, {cores[int(worker.name) % len(cores)]})
@@ -42,24 +46,32 @@ class DaskCluster:
 
     **Arguments:**
 
-    - `address`: of a scheduler, for example `tcp://10.0.0.1:8786`, or `local`.
+    - `address`: of a scheduler, for example `tls://10.0.0.1:8786` with the certificates that Dask's
+        configuration names, or `local`.
     - `workers`: how many processes a local cluster has; as many as there are cores by default.
 
-    **Raises:** `InputError` if Dask is not installed or no scheduler answers.
+    **Raises:** `InputError` if no scheduler answers or the certificates do not fit.
     """
 
     def __init__(self, address: str, workers: int | None = None):
-        distributed = require("distributed", "cluster", "A Dask cluster")
         if workers is not None and workers < 1:
             raise InputError(f"workers={workers} must be at least 1.")
         self._cores = cores() if address == LOCAL else []
         self._cluster = _start_cluster(workers or len(self._cores)) if address == LOCAL else None
+        if (
+            address.startswith("tls://")
+            and not distributed.Security().get_connection_args("client")["ssl_context"]
+        ):
+            raise InputError(
+                f"{address} asks for TLS, but Dask has no certificates here. Name those of your cluster in "
+                "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ...__TLS__CLIENT__CERT and ...__TLS__CLIENT__KEY."
+            )
         try:
             # Synchronous here; the annotations of `distributed` also allow for coroutines.
             self._client: Any = distributed.Client(self._cluster or address, set_as_default=False)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"No Dask scheduler answers at {address} ({error}). Check the address."
+                f"No Dask scheduler answers at {address} ({error}). Check the address and its certificates."
             ) from error
         # Studies that share a scheduler must not hear each other.
         self._topic = f"{_TOPIC}-{self._client.id}"
@@ -67,6 +79,11 @@ class DaskCluster:
         self._calls: dict[str, Any] = {}
         self._client.subscribe_topic(self._topic, self._on_message)
         self._tries = 0
+
+    @property
+    def address(self) -> str:
+        """Where the scheduler listens."""
+        return self._client.scheduler_info()["address"]
 
     @property
     def slots(self) -> int:
@@ -115,19 +132,34 @@ class DaskCluster:
             self._cluster.close()
 
 
-def _start_cluster(workers: int) -> Any:
-    """Worker processes with one thread each, on loopback only and without a dashboard."""
-    import dask.config
-    from distributed import LocalCluster
+class _Scheduler(distributed.Scheduler):
+    """A scheduler without Dask's page of statistics, which would listen on a port of its own."""
 
+    def start_http_server(self, *args, **kwargs) -> None:
+        """Start none."""
+
+
+class _Worker(distributed.Worker):
+    """A worker without that page."""
+
+    def start_http_server(self, *args, **kwargs) -> None:
+        """Start none."""
+
+
+def _start_cluster(workers: int) -> Any:
+    """Worker processes with one thread each, on loopback, which talk to nobody but each other and us."""
+    import dask.config
+
+    require("cryptography", "cluster", "The key of a local Dask cluster")
+    security = distributed.Security.temporary()
+    reach = {"host": "127.0.0.1", "protocol": "tls://", "security": security}
+    worker = {**reach, "nthreads": 1, "memory_limit": 0, "worker_class": _Worker}
     # A worker's death is reported at once instead of being tried again behind our back.
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
-        start: Any = LocalCluster
-        return start(
-            n_workers=workers,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=None,
-            memory_limit=0,
-            processes=True,
+        return distributed.SpecCluster(
+            scheduler={"cls": _Scheduler, "options": {**reach, "port": 0, "dashboard": False}},
+            workers={i: {"cls": distributed.Nanny, "options": dict(worker)} for i in range(workers)},
+            worker={"cls": distributed.Nanny, "options": worker},
+            security=security,
+            silence_logs=logging.WARN,
         )
