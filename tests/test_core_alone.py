@@ -9,8 +9,8 @@ import sys
 
 EXTRAS = {
     "apebench", "exponax", "pdequinox", "trainax", "matplotlib", "plotly", "jinja2", "h5py", "zarr",
-    "numcodecs", "distributed", "dask", "onnx", "onnxruntime", "torch", "flatbuffers", "tensorboardX", "wandb",
-    "pysindy", "pydmd", "opinf", "sklearn", "pandas", "psutil",
+    "numcodecs", "distributed", "dask", "onnx", "onnxruntime", "torch", "flatbuffers",
+    "tensorboardX", "wandb", "pysindy", "pydmd", "opinf", "sklearn", "pandas", "psutil",
 }
 
 class Absent:

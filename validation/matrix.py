@@ -116,8 +116,9 @@ def main() -> int:
             beside.write_text(json.dumps(kept, indent=1) + "\n")
             beside.replace(given.out)
         found = kept["rows"][row]
-        print(f"{row}: {found['outcome']}", *[found["reason"]] * ("reason" in found), flush=True)
-        print(*(f"  {line}" for line in found.get("failures", [])), sep="\n", end="", flush=True)
+        print(f"{row}: {found['outcome']}", found.get("reason", ""), flush=True)
+        for line in found.get("failures", []):
+            print("  ", line, flush=True)
         wrong += found["outcome"] == "failed"
     return 1 if wrong else 0
 
