@@ -74,7 +74,7 @@ def run_row(version: str, which: str) -> dict[str, Any]:
             said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
             return {"outcome": "not installed", "reason": " ".join(said)[-500:]}
         surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-        pytest = [python, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=line"]
+        pytest = [python, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=short"]
         done = subprocess.run(
             [*pytest, *(f"tests/{name}" for name in TESTS)],
             cwd=ROOT,
@@ -92,7 +92,7 @@ def run_row(version: str, which: str) -> dict[str, Any]:
         "outcome": "passed" if done.returncode == 0 else "failed",
         "python": exact,
         "passed": int(counted[1]) if counted else 0,
-        "failures": [line for line in said if line.startswith(("FAILED", "ERROR", "E  "))],
+        "failures": [line for line in said if line.startswith(("FAILED", "ERROR", "E  "))][-30:],
         "versions": versions,
     }
 
