@@ -3,6 +3,7 @@
 import difflib
 import errno
 import importlib
+import importlib.metadata
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,6 +54,14 @@ def require(package: str, extra: str, what: str) -> Any:
         if error.name != name:
             raise
         raise InputError(f"{what} needs {name}. Install it with: pip install 'sgno[{extra}]'") from error
+
+
+def installed_version(package: str) -> str:
+    """The version of a package, or that it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def storage_error(error: OSError, place: object) -> StorageError | None:

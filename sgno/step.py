@@ -25,6 +25,8 @@ Step = Callable[[Array], Array]
 # About this many points at a time keep an update in the cache of a core: twice as fast as a batch of 20, for
 # SGNO in 3D and for SGNO-X in 2D.
 _POINTS_AT_ONCE = 5120
+# Norms square a weight and add a few hundred of them up: 2^120 times 2^7 is the end of float32.
+LARGEST = 2.0**60
 
 
 @singledispatch
@@ -69,6 +71,23 @@ def host_batch(
 def trainable(step: Any) -> PyTree[bool]:
     """True at the leaves that an optimiser may change. Default: every floating-point array."""
     return jax.tree.map(eqx.is_inexact_array, step)
+
+
+@singledispatch
+def fault(step: Any) -> str | None:
+    """What is wrong with the values of a step, as the part of a sentence; None if nothing is.
+
+    Default: whether a number is not finite, or so large that its square does not fit into float32. Loading
+    and certificates refuse such a step.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(step):
+        if eqx.is_inexact_array_like(leaf):
+            name, size = jax.tree_util.keystr(path), np.abs(np.asarray(leaf))
+            if not np.isfinite(size).all():
+                return f"it holds weights that are not finite ({name}), as a diverged training leaves them"
+            if size.size and size.max() > LARGEST:
+                return f"it holds a weight of {size.max():.3g} ({name}), whose square overflows"
+    return None
 
 
 @singledispatch

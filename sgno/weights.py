@@ -18,7 +18,7 @@ from sgno.errors import InputError
 from sgno.grid import Grid
 from sgno.io.files import load_arrays, save_arrays
 from sgno.registry import config_from_json
-from sgno.step import Step
+from sgno.step import Step, fault
 
 # A state of 1 GB in float32: tables of wavenumbers are made before the arrays are looked at.
 _MOST_NUMBERS = 2**28
@@ -60,20 +60,21 @@ def load(path: str | PathLike[str], *, like: PyTree | None = None, finite: bool 
     - `path`: a file of `sgno.save`, or a `.sgno` file of version 0.1.
     - `like`: a module of the same structure, for a step that has no config of a registered kind. Everything
         but its arrays and numbers is taken from it.
-    - `finite`: refuse weights that are not finite. Only who wants to look at a diverged training says False.
+    - `finite`: refuse weights that are not finite or out of range. Only who wants to look at a diverged
+        training says False.
 
     **Returns:** the step. Models of a registered kind carry their `config` and `grid`.
 
-    **Raises:** `InputError` if the file is damaged, of another model, or holds weights that are not finite.
+    **Raises:** `InputError` if the file is damaged, of another model, or holds weights that are not finite or
+        out of range.
     """
     meta, arrays = load_arrays(Path(path))
-    for name, array in arrays.items():
-        if finite and array.dtype.kind in "fc" and not np.isfinite(array).all():
-            raise InputError(
-                f"{path} holds weights that are not finite ({name}): the training it comes from diverged. "
-                "Train again with a lower rate, or load an earlier file."
-            )
-    return unflatten(arrays, _skeleton(path, meta, arrays) if like is None else like, str(path))
+    step = unflatten(arrays, _skeleton(path, meta, arrays) if like is None else like, str(path))
+    if finite and (wrong := fault(step)):
+        raise InputError(
+            f"{path} cannot be used: {wrong}. Train again with a lower rate, or load an earlier file."
+        )
+    return step
 
 
 def read_provenance(path: str | PathLike[str]) -> dict[str, Any]:

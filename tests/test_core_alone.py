@@ -19,6 +19,16 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
 
 sys.meta_path.insert(0, Absent())
+
+import importlib.metadata
+known = importlib.metadata.Distribution.from_name
+
+def from_name(name):
+    if name in EXTRAS:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return known(name)
+
+importlib.metadata.Distribution.from_name = from_name
 """
 
 USE = """

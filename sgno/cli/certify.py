@@ -1,6 +1,5 @@
 """`sgno certify`"""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,7 +12,7 @@ from sgno.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgno.solve.certificates import Certificate, Evidence
+    from sgno.solve.certificates import Evidence
 
 _SHOWN_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -21,7 +20,7 @@ _SHOWN_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 def certify(
     weights: Annotated[
         list[str],
-        typer.Argument(help="Weights files, run folders or names of `sgno zoo`; several seeds go together."),
+        typer.Argument(help="Weights files, run folders or names of `sgno zoo`."),
     ],
     data: Annotated[
         Path | None,
@@ -45,10 +44,10 @@ def certify(
     cache: options.Cache = None,
     json: options.Json = False,
 ):
-    """What is guaranteed of a trained SGNO or SGNO-X: bounds that hold for every input, rounding included.
+    """What is guaranteed of a trained SGNO, SGNO-X or linear step, for every input.
 
-    With data also the finite-horizon error bound beside the error really measured. A zoo model or a run
-    folder is compared with the test data of its own task.
+    With data also how many steps a forecast is good for: measured, and as far as a bound says so. A zoo model
+    or a run folder is compared with the test data of its own task.
     """
     options.check_at_least(1, samples=samples, steps=steps)
     options.check_writable(out)
@@ -59,12 +58,12 @@ def certify(
 
     cache = cache or default_cache()
     use_compilation_cache(cache)
-    loaded = [_Named(name, load(name), read_provenance(find(name))) for name in weights]
     results = []
-    for group in _groups(loaded):
-        own_task = not Path(group[0].name).is_file()
-        reference = _reference(group[0], data, key, layout, task, own_task, samples, steps, cache)
-        results += _certify_group(group, reference, out)
+    for name in weights:
+        one = _Named(name, load(name), read_provenance(find(name)))
+        own_task = not Path(name).is_file()
+        reference = _reference(one, data, key, layout, task, own_task, samples, steps, cache)
+        results.append(_certify(one, reference, out))
     if json:
         emit_json({"certificates": results})
 
@@ -75,15 +74,6 @@ class _Named(NamedTuple):
     name: str
     step: Any
     provenance: dict[str, Any]
-
-
-def _groups(loaded: Sequence[_Named]) -> list[list[_Named]]:
-    """Steps of one model, grid and task together: their seeds are certified in one batch."""
-    groups: dict[Any, list[_Named]] = {}
-    for one in loaded:
-        task = one.provenance.get("job", {}).get("task", {}).get("name")
-        groups.setdefault((str(one.step.config.to_json()), one.step.grid, task), []).append(one)
-    return list(groups.values())
 
 
 def _reference(
@@ -105,7 +95,8 @@ def _reference(
         if source.shape[1] < 2:
             raise InputError(f"{source.name} has one time only. A step needs two.")
         return source.read(slice(samples), slice(last))
-    recorded = one.provenance.get("job", {}).get("task")
+    job = one.provenance.get("job")
+    recorded = job.get("task") if isinstance(job, dict) else None
     if task is None and not (own_task and recorded):
         return None
     from sgno.lab.data.own import load_data, task_from_json
@@ -136,74 +127,25 @@ def _reference(
     return np.asarray(test[:samples, :last])
 
 
-def _certify_group(
-    group: list[_Named], reference: "np.ndarray | None", out: Path | None
-) -> list[dict[str, Any]]:
-    from sgno.solve.certificates import certify as certify_steps
+def _certify(one: _Named, reference: "np.ndarray | None", out: Path | None) -> dict[str, Any]:
+    from sgno.solve.certificates import certify as certificate_of
     from sgno.solve.certificates import gather_evidence
     from sgno.solve.certificates.words import found, guaranteed
 
-    points = group[0].step.grid.points if reference is None else reference.shape[3:]
-    trained = [one.step for one in group]
-    certificates = certify_steps(trained, points)
-    evidence = [None] * len(group) if reference is None else gather_evidence(trained, certificates, reference)
-    results = []
-    for (name, *_), certificate, seen in zip(group, certificates, evidence, strict=True):
-        words = guaranteed(certificate) + (found(certificate, seen) if seen else [])
-        _print_constants(name, certificate)
-        content: dict[str, Any] = {"weights": name, **certificate.to_json(), "words": words}
-        if seen is not None:
-            _print_horizon(name, seen)
-            content["evidence"] = seen.to_json()
-            if out is not None:
-                content["figures"] = _draw(name, content["evidence"], words, out)
-        for line in words:
-            say(line)
-        results.append(content)
-    return results
-
-
-def _print_constants(name: str, certificate: "Certificate") -> None:
-    from sgno.solve.certificates.sgno_x import SGNOXConstants
-
-    constants = certificate.constants
-    units = "" if certificate.units is None else ", of the model in units of its own"
-    title = f"{name}: certified constants (upper bounds{units})"
-    if isinstance(constants, SGNOXConstants):
-        row = {
-            "carry": constants.carry,
-            "with growth": constants.linear,
-            "closure": constants.closure,
-            "inner step": constants.inner,
-            "inner steps": constants.inner_steps,
-            "whole step": constants.step,
-            "R": constants.ball,
-        }
-        show_table(console, title, list(row), [[f"{x:.4g}" for x in row.values()]])
-        return
-    columns = {
-        "carry": "carry",
-        "phi_1": "phi1",
-        "budget": "budget",
-        "mixer": "mixer",
-        "corr.": "correction",
-        "local": "local",
-        "q": "paper",
-        "sharp q": "sharp",
-    }
-    rows = [
-        (str(i), *(f"{getattr(layer, field):.4g}" for field in columns.values()))
-        for i, layer in enumerate(constants.layers)
-    ]
-    show_table(
-        console,
-        title,
-        ("layer", *columns),
-        rows,
-        drop=("phi_1", "budget", "mixer"),
-        caption=f"lift {constants.lift:.4g}, head {constants.head:.4g}; whole step 1 + head (prod q) lift: "
-        f"{constants.paper:.4g} by the paper's q, {constants.sharp:.4g} by the sharper one",
-    )
+    points = one.step.grid.points if reference is None else reference.shape[3:]
+    certificate = certificate_of(one.step, points)
+    seen = None if reference is None else gather_evidence(one.step, certificate, reference)
+    words = guaranteed(certificate) + (found(certificate, seen) if seen else [])
+    say(f"{one.name} ({certificate.kind})", style="bold")
+    for line in words:
+        say(line)
+    content: dict[str, Any] = {"weights": one.name, **certificate.to_json(), "words": words}
+    if seen is not None:
+        _print_horizon(one.name, seen)
+        content["evidence"] = seen.to_json()
+        if out is not None:
+            content["figures"] = _draw(one.name, content["evidence"], words, out)
+    return content
 
 
 def _print_horizon(name: str, evidence: "Evidence") -> None:

@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-import importlib.metadata
 import os
 import platform
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 import jax
 
 from sgno.devices import cores
+from sgno.errors import installed_version
 from sgno.io.files import content_id
 
 _PACKAGES = ("sgno", "jax", "jaxlib", "equinox", "optax", "apebench", "exponax", "pdequinox", "numpy")
@@ -23,13 +23,7 @@ _COMPILED, _MOST_COMPILED_BYTES = "compiled", 2 * 10**9
 
 def versions() -> dict[str, str]:
     """Versions of Python and of every package that can change a number."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return {"python": platform.python_version(), **{name: installed_version(name) for name in _PACKAGES}}
 
 
 def machine() -> dict[str, Any]:

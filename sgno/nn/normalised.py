@@ -16,6 +16,7 @@ from sgno.step import (
     batch,
     count_parameters,
     fast_batch,
+    fault,
     host_batch,
     prepare,
     states_at_once,
@@ -75,6 +76,11 @@ def _(
     m, s = step.constants(u, u.ndim - 2)
     new = host_batch(step.step, (u - m) / s)
     return None if new is None else s * new + m
+
+
+@fault.register(Normalised)
+def _(step: Normalised) -> str | None:
+    return fault(step.step)
 
 
 @states_at_once.register(Normalised)

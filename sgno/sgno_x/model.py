@@ -19,7 +19,7 @@ from sgno.sgno_x.scheme import Multipliers, Scheme
 from sgno.sgno_x.symbols import two_thirds
 from sgno.sgno_x.trapping import TrappingSet
 from sgno.spectral import mode_shape, namespace, to_points
-from sgno.step import batch, cached_states, prepare, states_at_once
+from sgno.step import batch, cached_states, fault, prepare, states_at_once
 
 _CHOICES = {
     "start": ("data", "linear", "random"),
@@ -273,6 +273,14 @@ def _(step: SGNOX, u: Float[Array, "batch channels *points"]) -> Float[Array, "b
     points = u.shape[2:]
     scheme = step.scheme(points)
     return to_points(scheme.advance(scheme.enter(u), step.inner_steps(points)), points)
+
+
+@fault.register(SGNOX)
+def _(step: SGNOX) -> str | None:
+    """Also a trapping set whose bounds overflow."""
+    if step.trapping is not None and not step.trapping.fits():
+        return "its trapping set reaches further than float32 can square"
+    return fault.dispatch(object)(step)
 
 
 @states_at_once.register(SGNOX)

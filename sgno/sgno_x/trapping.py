@@ -8,9 +8,12 @@ from jaxtyping import Array, Complex, Float, Int16
 
 from sgno.spectral import multiplicity, namespace
 from sgno.spectral.bases import AnyArray
+from sgno.step import LARGEST
 
 # Radii are kept as quarters of powers of two, rounded up: 19 % at most above what was asked for.
 _PER_OCTAVE = 4
+# The smallest radius that is made is the smallest number of float32 times the margin.
+_MOST_OCTAVES = 126
 # A mode that the training data hardly excite may still reach this fraction of the strongest mode.
 _FLOOR = 1e-4
 
@@ -46,6 +49,13 @@ class TrappingSet(eqx.Module):
         radius = margin * np.maximum(reach, np.finfo(np.float32).tiny)
         self.exponent = jax.device_put(np.ceil(_PER_OCTAVE * np.log2(radius)).astype(np.int16))
         self.points = points
+
+    def fits(self) -> bool:
+        """Whether the squares of all radii, and of their sum, are numbers of float32."""
+        exponent = np.asarray(self.exponent, np.float64)
+        with np.errstate(over="ignore"):
+            reach = np.sum(multiplicity(self.points) * np.exp2(exponent / _PER_OCTAVE))
+        return bool(exponent.min() >= -_MOST_OCTAVES * _PER_OCTAVE and reach <= LARGEST)
 
     def radius(self) -> Float[AnyArray, "channels *modes"]:
         """r_c(k)."""

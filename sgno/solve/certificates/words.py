@@ -1,66 +1,46 @@
-"""What a certificate guarantees and what it does not, in sentences."""
+"""What a certificate guarantees and what it does not, in sentences, the most useful first."""
 
 import math
 
 from sgno.solve.certificates.certificate import Certificate
-from sgno.solve.certificates.evidence import Evidence
-from sgno.solve.certificates.sgno import SGNOConstants
+from sgno.solve.certificates.evidence import TOLERANCE, Evidence
 from sgno.solve.certificates.sgno_x import SGNOXConstants
 
 
 def guaranteed(certificate: Certificate) -> list[str]:
     """What holds for every input."""
-    constants = certificate.constants
-    lines = [_step(certificate)]
-    lines.append(_trapping(certificate) if isinstance(constants, SGNOXConstants) else _carry(constants))
-    if certificate.step > 1:
+    lines = []
+    if certificate.linear:
         lines.append(
-            "Not guaranteed: that a rollout stays near the truth for long. A constant above 1 allows errors "
-            "to grow by that factor each step, and the bound is a worst case over all inputs."
+            "This is a linear map: it has no products, so no nonlinear equation is in it. What follows says "
+            "nothing about how well it describes the data."
         )
+    lines += [_bounded(certificate), _sensitivity(certificate)]
     return lines
 
 
 def found(certificate: Certificate, evidence: Evidence) -> list[str]:
     """What follows on the data that was given."""
-    verdict = "holds, as it must" if evidence.holds else "is VIOLATED, which should be impossible: report it"
-    last = len(evidence.error)
-    until = evidence.indication_holds_until
+    last, until = len(evidence.error), evidence.horizons
+    good = f"stays within {TOLERANCE:.0%} of the state"
+    verdict = "" if evidence.holds else " It is VIOLATED, which should be impossible: report it."
     return [
-        f"Certified bound: with the largest one-step error delta = {evidence.delta:.3g} along these "
-        f"trajectories, e_t stays below the solid line on them. It {verdict}. On other trajectories "
-        "delta may be larger.",
-        "Indication only: along the rollout the step was seen to stretch differences by "
-        f"{evidence.local:.4g}, a lower estimate of its local Lipschitz constant. The dashed line uses it in "
-        f"place of the certified {certificate.step:.4g}; nothing guarantees it. Here it was not crossed up "
-        f"to step {until} of {last}.",
+        f"Measured: the error {good} for {until['measured']} of {last} steps.",
+        f"Certified bound: it {good} for {until['certified']} steps on these trajectories, where the "
+        f"one-step error is at most {evidence.delta:.3g}; on others that may be larger.{verdict}",
+        f"Indication only: with the stretch seen along the rollout, {evidence.local:.4g}, in place of the "
+        f"certified constant, the bound says {until['indicated']} steps. Nothing guarantees it; here it was "
+        f"not crossed up to step {evidence.indication_holds_until} of {last}.",
     ]
 
 
-def _step(certificate: Certificate) -> str:
-    if not math.isfinite(certificate.step):
-        return "Not guaranteed: without a trapping set nothing bounds the products, so there is no constant."
-    relative, absolute = certificate.rounding
-    added = f"{relative:.2g} (|u| + |v|) + " if relative else ""
-    return (
-        f"Guaranteed: one step moves two states u, v apart by at most a factor {certificate.step:.4g} in the "
-        f"discrete L2 norm; its evaluation in {certificate.precision} adds at most {added}{2 * absolute:.2g}."
-        + _scales(certificate)
-    )
-
-
-def _scales(certificate: Certificate) -> str:
-    if certificate.units is None or certificate.units.kappa == 1:
-        return ""
-    return (
-        f" The factor contains {certificate.units.kappa:.3g}, the largest scale of a channel over the "
-        "smallest; data in units that make the channels alike have a smaller one."
-    )
-
-
-def _trapping(certificate: Certificate) -> str:
+def _bounded(certificate: Certificate) -> str:
     if certificate.radius is None or certificate.sup is None:
-        return "Not guaranteed: that a rollout stays bounded. This step was trained without a trapping set."
+        return (
+            "Not guaranteed: that a rollout stays bounded. "
+            + ("A linear map" if certificate.kind == "linear" else f"This {certificate.kind}")
+            + " has no trapping set."
+        )
     radius = ", ".join(f"{r:.3g}" for r in certificate.radius)
     sup = ", ".join(f"{s:.3g}" for s in certificate.sup)
     return (
@@ -70,14 +50,19 @@ def _trapping(certificate: Certificate) -> str:
     )
 
 
-def _carry(constants: SGNOConstants) -> str:
-    carry = max(layer.carry for layer in constants.layers)
-    if carry > 1:
-        return (
-            "Not guaranteed: that the spectral carry grows no mode. Its generator is not constrained (max "
-            f"|exp(lambda)| = {carry:.4g})."
-        )
+def _sensitivity(certificate: Certificate) -> str:
+    L = certificate.step
+    if not math.isfinite(L):
+        why = "a part of it has no bound"
+        if isinstance(certificate.constants, SGNOXConstants) and certificate.radius is None:
+            why = "without a trapping set nothing bounds the products"
+        return f"Not guaranteed: how much a step may amplify an error; {why}."
+    if L <= 1:
+        return f"Guaranteed: no error grows. Two states are at most {L:.6g} times as far apart after a step."
+    # e after t steps of the worst case; below e^1 over a hundred steps the constant says something.
+    if 100 * math.log(L) <= 1:
+        return f"Guaranteed: a step amplifies an error by at most {L:.6g}, {L**100:.3g} in a hundred steps."
     return (
-        f"Guaranteed: the spectral carry cannot grow a mode (max |exp(lambda)| = {carry:.4g}). That alone "
-        "does not make the step contract: local path, correction and the outer sum enter its constant too."
+        f"Not guaranteed: that errors stay small. The worst case over all inputs is a factor {L:.3g} a step, "
+        "which says nothing over more than a few steps."
     )
