@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := -c constraints.txt
 
-.PHONY: demo test coverage lint browser torch docs validate bench clean
+.PHONY: demo test coverage lint browser torch docs validate matrix origin bench clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,12 @@ docs: $(VENV)/dev  ## the documentation site, into site/
 
 validate: $(VENV)/dev  ## slow science: hours
 	$(BIN)/python -m pytest validation -q
+
+matrix: $(VENV)/dev  ## the core on Python 3.11 to 3.14 and the oldest and newest packages, into results/matrix.json
+	$(BIN)/python validation/matrix.py
+
+origin: $(VENV)/dev  ## hashes, licences and a bill of materials of the dependencies
+	$(BIN)/python validation/origin.py
 
 bench: torch
 	$(BIN)/python -m benchmarks.speed --out results/bench

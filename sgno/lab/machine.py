@@ -79,7 +79,7 @@ def use_compilation_cache(cache: Path) -> None:
     if chosen is not None and Path(chosen).parent.name != _COMPILED:
         return
     kind = [platform.machine(), *(_from_proc("cpuinfo", name) for name in ("model name", "flags"))]
-    folder = cache / _COMPILED / content_id([*kind, importlib.metadata.version("jaxlib")])
+    folder = cache / _COMPILED / content_id([*kind, installed_version("jaxlib")])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _drop_oldest(folder, _MOST_COMPILED_BYTES)
