@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = "paper,report,data,cluster,tracking,stablehlo,onnx"
 _LICENCE = "License :: OSI Approved :: "
 # Names of licences that say the same thing in the words of SPDX.
-_SPDX = {
+_SPDX: dict[str, str] = {
     "Apache Software License": "Apache-2.0",
     "Apache 2.0": "Apache-2.0",
     "Apache License 2.0": "Apache-2.0",
@@ -57,12 +57,12 @@ def licence(metadata: dict[str, Any]) -> str:
     """The licence as the package states it, in the words of SPDX where they are known."""
     if stated := metadata.get("license_expression"):
         return stated
-    named = [
+    named: list[str] = [
         text.removeprefix(_LICENCE) for text in metadata.get("classifier", []) if text.startswith(_LICENCE)
     ]
     first_line = (metadata.get("license") or "").strip().partition("\n")[0]
     # Some put the whole text there.
-    found = named or ([first_line] if 0 < len(first_line) < 60 else [])
+    found: list[str] = named or ([first_line] if 0 < len(first_line) < 60 else [])
     return " AND ".join(_SPDX.get(one, one) for one in found) or "not stated"
 
 
