@@ -15,7 +15,7 @@ $(VENV)/dev: $(VENV)/installed
 	$(BIN)/pip install -q --disable-pip-version-check $(CONSTRAINTS) -e ".[dev]"
 	touch $@
 
-demo: $(VENV)/installed  ## train SGNO and FNO on one task with a reduced budget and draw the comparison
+demo: $(VENV)/installed  ## data, fits, the equation that was found, a page: about two minutes after the install
 	$(BIN)/python -m sgno demo --out demo
 
 test: $(VENV)/dev lint browser  ## the whole suite: about ten minutes on two cores, fifteen at most

@@ -12,6 +12,8 @@ from sgno.cli.console import answers, guarded, orderly_end
 # By group: the name, the module that has a function of that name, and what the list of commands says.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Your data": {
+        "demo": ("demo", "See it work: data, fits, the equation found, a page. About two minutes."),
+        "example": ("catalogue", "Write a small file of trajectories to try the other commands on."),
         "fit": ("training", "Train a model on your own trajectories and score it."),
         "discover": ("discover", "Find the PDE behind your trajectories, in your units."),
         "explain": ("explain", "Say what SGNO-X learned: rates, strongest terms, forcing."),
@@ -26,7 +28,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("export", "Export a model for use without this package."),
     },
     "The paper": {
-        "demo": ("study", "Compare SGNO with FNO on one task, with a reduced budget."),
         "tasks": ("catalogue", "List the ten tasks."),
         "models": ("catalogue", "List the models, or show the settings and sizes of one."),
         "run": ("training", "Train a model on a task, roll it out for 200 steps and score it."),
@@ -95,7 +96,7 @@ class _Commands(TyperGroup):
         answers.print(
             "  [cyan]--help[/cyan]      This list; after a command, its arguments and options.\n", markup=True
         )
-        answers.print("Start with: sgno tasks, sgno models, sgno run ks1d --model sgno --updates 1000")
+        answers.print("Start with: sgno example burgers.npz, sgno fit burgers.npz, sgno report runs")
 
 
 app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

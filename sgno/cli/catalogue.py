@@ -1,5 +1,6 @@
-"""`sgno tasks`, `sgno models`, `sgno zoo`: what there is to choose from."""
+"""`sgno tasks`, `sgno models`, `sgno zoo`, `sgno example`: what there is to choose from."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -133,6 +134,46 @@ def _sizes(names: list[str], dims: list[int]) -> list[dict[str, Any]]:
 
 def _summary(entry: Any) -> str:
     return f"{entry.role}: {entry.summary}" if entry.role == "ablation" else entry.summary
+
+
+def example(
+    out: Annotated[Path, typer.Argument(metavar="FILE.npz", help="The file to write.")],
+    of: Annotated[
+        str,
+        typer.Option(help="A row of the wild suite: burgers, burgers-noise5, ks, gray-scott-2d ..."),
+    ] = "burgers",
+    force: options.Force = False,
+    cache: options.Cache = None,
+    json: options.Json = False,
+):
+    """Write a small file of trajectories to try the other commands on.
+
+    Arrays `train` and `test` of shape (samples, times, channels, *points), made in seconds by a solver that
+    has nothing to do with our models: Burgers' equation, or another row of the wild suite, noisy ones too.
+    """
+    if out.suffix != ".npz":
+        raise InputError(f"{out} must end in .npz: it holds two arrays, train and test.")
+    options.check_writable(out)
+    if out.exists() and not force:
+        raise InputError(f"{out} exists already. Choose another name, or add --force to replace it.")
+    import io
+
+    import numpy as np
+
+    from sgno.io.files import write_bytes
+    from sgno.lab.wild import get
+
+    task = get(of)
+    data = task.data(cache=cache)
+    content = io.BytesIO()
+    np.savez(content, train=data.train, test=data.test)
+    write_bytes(out, [content.getvalue()])
+    say(f"{out}: {task.description}. train {data.train.shape}, test {data.test.shape}, dt {task.dt:g}.")
+    inputs = ", ".join(data.train_inputs)
+    if inputs:
+        say(f"Its known inputs ({inputs}) are left out: as in life, when nobody has measured them.")
+    if json:
+        emit_json({"out": str(out), "task": of, "train": data.train.shape, "test": data.test.shape})
 
 
 def zoo(

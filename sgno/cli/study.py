@@ -1,4 +1,4 @@
-"""Many runs and what is made of them: reproduce, report, thin, demo, frontier."""
+"""Many runs and what is made of them: reproduce, report, thin, frontier."""
 
 import contextlib
 import os
@@ -15,7 +15,6 @@ from sgno.errors import InputError
 
 # Not followed by a closing bracket before an opening one.
 _OUTER_COMMA = re.compile(r",(?![^(\[]*[)\]])")
-_DEMO_TASK, _DEMO_MODELS, _DEMO_UPDATES = "ks1d", ("sgno", "fno"), 2000
 
 
 def reproduce(
@@ -221,53 +220,6 @@ def thin(
     say(f"{folder}: {sizes.before / 1e6:.1f} MB before, {sizes.after / 1e6:.1f} MB now.")
     if json:
         emit_json(sizes._asdict())
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the results, the figure and the report.")] = Path(
-        "demo"
-    ),
-):
-    """Compare SGNO with APEBench's FNO on Kuramoto-Sivashinsky, with a fifth of the paper's budget."""
-    options.check_writable(out)
-    from sgno.lab.data.trajectories import default_cache
-    from sgno.lab.executor import run_study
-    from sgno.lab.job import Job
-    from sgno.lab.live import Board, Watcher
-    from sgno.lab.local import LocalProcesses
-    from sgno.lab.recipe import TrainConfig
-    from sgno.lab.report import write_report
-    from sgno.lab.report.figures import write_figures
-    from sgno.lab.store import Store
-    from sgno.lab.tasks import get_task
-    from sgno.registry import get_model
-
-    task, store = get_task(_DEMO_TASK), Store(out).create()
-    configs = {name: get_model(name, task.num_spatial_dims) for name in _DEMO_MODELS}
-    jobs = [
-        Job(task, name, config, TrainConfig.for_model(config, updates=_DEMO_UPDATES))
-        for name, config in configs.items()
-    ]
-    say(f"Training {' and '.join(configs)} on {task.name} for {_DEMO_UPDATES:,} updates, one core each ...")
-    with LocalProcesses(len(jobs)) as workers, Watcher(Board(jobs, {}), console) as watch:
-        run_study(jobs, store, workers, cache=default_cache(), watch=watch)
-    records = [store.record(job.id) for job in jobs]
-    rows = [
-        (
-            record["job"]["model_name"],
-            shown(record["gmean100"], 3),
-            str(record["stable_step"]),
-            f"{record['params_real']:,}",
-            f"{record['train_seconds']:.0f} s",
-        )
-        for record in records
-    ]
-    headings = ("model", "GMean100", "steps below 20 % error", "parameters", "training")
-    show_table(console, f"{task.name}: 200 steps from 30 unseen states", headings, rows)
-    for path in write_figures(out, out / "figures"):
-        if path.suffix == ".png":
-            say(f"Figure: {path}")
-    say(f"Report: {write_report(out)}")
 
 
 def frontier(
