@@ -84,7 +84,7 @@ def test_warnings_tell_what_usually_goes_wrong(u):
     assert "nearly unrelated" in said(rng.normal(size=(8, 12, 1, 64)))
     still = np.repeat(u[:, :1], 12, axis=1)
     assert "too small" in said(still)
-    assert "exchanged" in said(np.swapaxes(np.repeat(u, 3, axis=2), 2, 3))
+    assert "exchanged" in said(np.swapaxes(np.repeat(u, 6, axis=2), 2, 3))
     outlier = u.copy()
     outlier[3, 4, 0, 5] = 1e9
     assert "in sample 3, step 4, where states usually reach" in said(outlier)

@@ -26,7 +26,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is generated: nothing of it is kept in the repository, so nothing of it can be stale."""
+    """Add what is generated. Pages of these names in the repository, which say less, give way to them."""
     root = Path(config.config_file_path).parent
     pages = {
         **task_pages.pages(root / "results" / "desk"),
@@ -36,6 +36,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "api.md": api_page.page(),
     }
     for path, content in pages.items():
+        if (kept := files.get_file_from_path(path)) is not None:
+            files.remove(kept)
         files.append(File.generated(config, path, content=content))
     return files
 

@@ -42,6 +42,10 @@ _MULTIPLIER = (
     "One step multiplies every Fourier mode by a fixed complex number. A least-squares fit of these numbers "
     "(Linear) therefore solves the task to rounding, without a network."
 )
+_ELSEWHERE = (
+    "Scores of all models are in the [README](../../README.md#the-papers-experiment), and with pictures on this "
+    "page of the site that `make docs` builds."
+)
 _NOTES = {
     "adv1d": _MULTIPLIER,
     "diff1d": _MULTIPLIER,
@@ -76,7 +80,14 @@ def pages(root: Path) -> dict[str, str | bytes]:
     return made
 
 
-def _overview(comparison: Comparison) -> str:
+def committed() -> dict[str, str]:
+    """The same pages without scores and their pictures, for those who read them in the repository."""
+    made = {"index.md": _overview(None)}
+    return made | {f"{task.name}.md": _page(task, None, None, {}) for task in TASKS.values()}
+
+
+def _overview(comparison: Comparison | None) -> str:
+    """Without a comparison its columns are left out."""
     lines = [
         _GENERATED,
         "# The ten tasks",
@@ -85,18 +96,22 @@ def _overview(comparison: Comparison) -> str:
         "pictures, scores. Any other APEBench scenario runs by its name, for example "
         "`apebench:diff_burgers;num_spatial_dims=1`.",
         "",
-        "| Task | Equation | Regime | Mechanism | Grid | SGNO, ours | SGNO, paper's | SGNO-X, ours |",
-        "| --- | --- | --- | --- | --- | ---: | ---: | ---: |",
+        "| Task | Equation | Regime | Mechanism | Grid | SGNO, paper's |"
+        + ("" if comparison is None else " SGNO, ours | SGNO-X, ours |"),
+        "| --- | --- | --- | --- | --- | ---: |" + ("" if comparison is None else " ---: | ---: |"),
     ]
     for name, task in TASKS.items():
         card = CARDS[name]
-        rows = [row for row in comparison.rows if row.name == name]
-        ours = [_best_known(rows, model) for model in ("sgno", "sgno-x")]
+        ours = []
+        if comparison is not None:
+            rows = [row for row in comparison.rows if row.name == name]
+            ours = [_best_known(rows, model) for model in ("sgno", "sgno-x")]
         printed = paper.GMEAN100[name]["sgno"]
         lines.append(
             f"| [{name}]({name}.md) | {card.equation} | {card.regime} | {card.mechanism} | "
-            f"{_grid(task.num_points, task.num_spatial_dims)} | {ours[0]} | "
-            f"{'–' if printed is None else printed_text(printed)} | {ours[1]} |"
+            f"{_grid(task.num_points, task.num_spatial_dims)} | "
+            + " | ".join(["–" if printed is None else printed_text(printed), *ours])
+            + " |"
         )
     lines += [
         "",
@@ -114,7 +129,8 @@ def _best_known(rows: list[Row], model: str) -> str:
     return number_text(found[0].groups[model].score.median) + ("" if found[0].as_paper else " †")
 
 
-def _page(task: Task, rows: list[Row], store: Store, made: dict[str, str | bytes]) -> str:
+def _page(task: Task, rows: list[Row] | None, store: Store | None, made: dict[str, str | bytes]) -> str:
+    """Without rows and a store it points to where the scores are."""
     card = CARDS[task.name]
     lines = [
         _GENERATED,
@@ -133,10 +149,14 @@ def _page(task: Task, rows: list[Row], store: Store, made: dict[str, str | bytes
         *(f"| {name} | {value} |" for name, value in _setting(task)),
         "",
     ]
-    if not rows:
+    if rows is None or store is None:
+        lines += [_ELSEWHERE, ""]
+        rows = []
+    elif not rows:
         lines += ["## Scores", "", "**Not run** so far in the results that come with the package.", ""]
     for row in rows:
         lines += _scores(row)
+        assert store is not None
         picture = task_pictures.predictions(row, store)
         if picture is not None:
             path = f"tasks/{task.name}-{row.id}.png"
@@ -227,3 +247,8 @@ def _counts(group: Group) -> str:
 
 def _grid(points: int, dims: int) -> str:
     return f"{points}{['', ' points', '²', '³'][dims]}"
+
+
+if __name__ == "__main__":
+    for name, text in committed().items():
+        (Path(__file__).parents[1] / "tasks" / name).write_text(text + "\n")

@@ -9,6 +9,18 @@ from sgno.errors import InputError
 CANONICAL = "sample time channel space"
 _SPACE = ("x", "y", "z")
 _WORDS = ("sample", "time", "channel", "space", *_SPACE)
+# Words of other libraries, and what they are called here.
+_OTHER_WORDS = {
+    **dict.fromkeys(("batch", "trajectory", "run", "n", "b", "s"), "sample"),
+    **dict.fromkeys(("frame", "step", "snapshot", "t"), "time"),
+    **dict.fromkeys(("feature", "variable", "field", "component", "c"), "channel"),
+    **dict.fromkeys(("point", "grid", "spatial"), "space"),
+    **dict.fromkeys(("width", "lon", "longitude"), "x"),
+    **dict.fromkeys(("height", "lat", "latitude"), "y"),
+    "depth": "z",
+}
+# An axis of so few points is more likely one of channels, and so many channels more likely points.
+_FEW_POINTS, _MANY_CHANNELS = 4, 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +70,8 @@ def parse_layout(text: str | None, ndim: int, what: str) -> Layout:
     words = [_singular(word) for word in text.replace(",", " ").split()]
     for word in words:
         if word not in _WORDS:
-            raise InputError(f"The layout '{text}' has the word '{word}'. Use {', '.join(_WORDS)}.")
+            hint = f"Here it is '{_OTHER_WORDS[word]}'." if word in _OTHER_WORDS else f"Use {', '.join(_WORDS)}."
+            raise InputError(f"The layout '{text}' has the word '{word}'. {hint}")
         if words.count(word) > 1:
             raise InputError(f"The layout '{text}' names '{word}' twice. Name each axis once.")
     spatial = [word for word in _SPACE if word in words]
@@ -80,6 +93,21 @@ def parse_layout(text: str | None, ndim: int, what: str) -> Layout:
         words[at : at + 1] = spatial = list(_SPACE[:dims])
     wanted = ("sample", "time", "channel", *spatial)
     return Layout(tuple(words.index(word) if word in words else None for word in wanted))
+
+
+def check_axes(shape: tuple[int, ...], what: str) -> None:
+    """Refuse an array `(samples, times, channels, *points)` that looks as if its channels came last.
+
+    **Raises:** `InputError` that names both layouts; with either of them nothing is refused.
+    """
+    channels, points = shape[2], shape[3:]
+    if channels > _MANY_CHANNELS and points[-1] <= _FEW_POINTS < min((channels, *points[:-1])):
+        grid = "x".join(map(str, points))
+        raise InputError(
+            f"{what} has the shape {shape}, which without a layout is {channels} channels on {grid} points: "
+            'are the channels last? Then use --layout "sample time space channel" (layout= in Python). If '
+            f'it is right as it is, --layout "{CANONICAL}".'
+        )
 
 
 def _singular(word: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from sgno.errors import InputError, unknown_name
 from sgno.grid import Grid
 from sgno.io.containers import HDF5_SUFFIXES, hdf5_names, is_zarr, open_hdf5, open_zarr, zarr_names
-from sgno.io.layout import Layout, parse_layout
+from sgno.io.layout import Layout, check_axes, parse_layout
 from sgno.io.npy import DAMAGED, npz_names, open_npy, open_npz
 
 _FORMATS = f".npy, .npz, HDF5 ({', '.join(HDF5_SUFFIXES)}) or zarr"
@@ -257,6 +257,8 @@ def _source(raw: Raw, layout: str | None, name: str) -> Source:
             f"{name} is empty: (samples, times, channels, *points) = {source.shape}. "
             "Give at least one of each, or another --layout."
         )
+    if layout is None:
+        check_axes(source.shape, name)
     if not 1 <= len(source.shape) - 3 <= 3 or min(source.shape[3:]) < 2:
         raise InputError(
             f"{name} has (samples, times, channels, *points) = {source.shape}, but 1 to 3 axes of at least "
