@@ -6,17 +6,19 @@ run is marked on the page itself, `<!-- not run: reason -->`, and the marks are 
 """
 
 import importlib
+import json
 import os
 import re
 import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -141,6 +143,79 @@ def test_the_command_of_a_tasks_page_runs(name, points, tmp_path, monkeypatch, s
     assert done.exit_code == 0, done.output
 
 
+@pytest.fixture
+def tools(monkeypatch) -> Callable[[str], Any]:
+    """The scripts that make pages, by name."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "make"))
+    return importlib.import_module
+
+
+def test_every_mistake_gets_the_answer_that_its_page_says(tools, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mistakes = tools("mistakes")
+    assert sum(map(len, mistakes.MISTAKES.values())) >= 30
+    assert mistakes.page() == mistakes.PAGE.read_text(), "Run: python docs/make/mistakes.py"
+    assert not re.search(r"exit code \d|no error", mistakes.page().split("##", 1)[1])
+
+
+def test_the_tutorial_runs(tools, tmp_path, monkeypatch, shared_cache):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SGNO_CACHE", str(shared_cache))
+    tutorial = tools("tutorial")
+    cells = json.loads(tutorial.NOTEBOOK.read_text())["cells"]
+    printed = "".join(output.get("text", "") for outputs in tutorial.run(cells) for output in outputs)
+    coefficients = {
+        name: float(number) for number, name in re.findall(r"([+-]\S+) (u\S* ?u?_?x*)$", printed, re.M)
+    }
+    assert np.isclose(coefficients["u u_x"], -1, rtol=1e-3) and "same step: True" in printed
+
+
+def test_the_table_of_data_shows_what_was_measured(tools):
+    table = tools("wild_table")
+    titles = {title: model for model, title in table.MODELS.items()}
+    names = {description: row for row, description in table.ROWS.items()}
+    known = table.records()
+    for page in table.PAGES:
+        block = page.read_text().split(table.BEGIN)[1].split(table.END)[0]
+        head, _, *rows = [
+            line.strip("| ").split(" | ") for line in block.splitlines() if line.startswith("|")
+        ]
+        assert len(rows) > 15
+        for description, *cells in rows:
+            for title, cell in zip(head[1:], cells, strict=True):
+                assert cell.strip("*") == table.number(known.get((names[description], titles[title]))).strip(
+                    "*"
+                )
+
+
+def test_pages_of_tasks_in_the_repository_are_current(tools):
+    for name, text in tools("task_pages").committed().items():
+        assert (ROOT / "docs" / "tasks" / name).read_text() == text + "\n", (
+            "Run: python docs/make/task_pages.py"
+        )
+
+
+def test_every_link_works_in_the_repository():
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "docs" / "tutorial.ipynb",
+    ]
+    for page in pages:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if "://" in link or link.startswith("mailto:"):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists(), f"{page.name} links to {link}, which is not there."
+            if anchor and target.suffix == ".md":
+                heads = re.findall(r"^#+ (.+)$", target.read_text(), re.M)
+                known = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+                assert anchor in known, f"{page.name} links to {link}, but there is no such heading."
+
+
 def test_what_is_not_run_is_marked_with_a_reason_and_limited():
     marked = [
         (page.name, block.not_run) for page in PAGES for block in blocks(page) if block.not_run is not None
@@ -200,7 +275,7 @@ def test_every_command_and_option_that_the_docs_mention_exists():
     options = {
         text for command in known.values() for p in command.params for text in (*p.opts, *p.secondary_opts)
     }
-    options |= {"--help"}
+    options |= {"--help", "--version"}
     for page, text in _prose().items():
         for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S)):
             for command in re.findall(r"^sgno ([a-z]+)\b", span):

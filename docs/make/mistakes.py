@@ -1,14 +1,11 @@
-"""Thirty mistakes a newcomer makes, made here: `python docs/make/mistakes.py` writes docs/mistakes.md.
+"""Thirty mistakes a newcomer makes, made here: `python docs/make/mistakes.py` writes the page.
 
 A test makes them again and compares the answers with the page.
 """
 
 import contextlib
-import io
-import os
 import re
 import shlex
-import sys
 import tempfile
 import traceback
 from pathlib import Path
@@ -22,9 +19,10 @@ from sgno.cli.app import app
 PAGE = Path(__file__).parents[1] / "mistakes.md"
 _HEAD = """# Thirty mistakes, and the answer each gets
 
-Every wrong input ends in one line that says what came, what was expected and what to do, and exit code 2; nothing is trained or
-written before it. The answers below are made by the commands themselves (`python docs/make/mistakes.py`), and a test makes every
-mistake again. `burgers.npz` has arrays `train` and `test` of shape (samples, times, channels, points).
+Every wrong input ends in one line that says what came, what was expected and what to do, and exit code 2;
+nothing is trained or written before it. The answers below are made by the commands themselves
+(`python docs/make/mistakes.py`), and a test makes every mistake again. `burgers.npz` has arrays `train` and
+`test` of shape (samples, times, channels, points).
 """
 # What went wrong, and how; commands as they are typed, Python as an expression.
 MISTAKES = {
@@ -38,7 +36,7 @@ MISTAKES = {
         "A setting that is mistyped": "sgno fit burgers.npz --model sgno --set widht=8",
         "A setting without a value": "sgno fit burgers.npz --model sgno --set width",
         "A setting that is no number": "sgno fit burgers.npz --model sgno --set width=wide",
-        "No updates at all": "sgno fit burgers.npz --model sgno --updates 0",
+        "An empty batch": "sgno fit burgers.npz --model sgno --batch 0",
     },
     "The data": {
         "A file that is not there": "sgno fit burger.npz",
@@ -51,19 +49,19 @@ MISTAKES = {
         "NaN in the data": "sgno fit nan.npy",
         "Complex numbers": "sgno fit complex.npy",
         "A single frame of each trajectory": "sgno fit oneframe.npy",
-        "A key for a file with one array": "sgno fit plain.npy --key u",
+        "A name of an array that is not in the file": "sgno fit two.npz --key u",
         "More test trajectories than there are": "sgno fit plain.npy --test 40",
         "A NumPy array without its time axis, in Python": "sgno.fit(np.zeros((20, 64)))",
     },
     "A trained model": {
         "A folder without a run": "sgno evaluate empty --data burgers.npz",
-        "States of another number of channels": "sgno rollout ks1d/sgno-x --initial twochannels.npy --steps 5 --out r.npz",
-        "No steps": "sgno rollout ks1d/sgno-x --initial states.npy --steps 0 --out r.npz",
-        "An output of another kind": "sgno rollout ks1d/sgno-x --initial states.npy --steps 5 --out r.csv",
+        "States with other channels": "sgno rollout ks1d/sgno --initial two.npy --steps 5 --out r.npz",
+        "No steps": "sgno rollout ks1d/sgno --initial u0.npy --steps 0 --out r.npz",
+        "An output of another kind": "sgno rollout ks1d/sgno --initial u0.npy --steps 5 --out r.csv",
         "An output inside a file": "sgno export ks1d/sgno-x --to onnx --out notes.txt/step.onnx",
         "Reading terms off a network": "sgno explain ks1d/sgno",
         "A report of nothing": "sgno report empty",
-        "A state without its channel axis, in Python": "sgno.rollout(sgno.load('ks1d/sgno-x'), np.zeros(160), 3)",
+        "A state without channels, in Python": "sgno.rollout(sgno.load('ks1d/sgno'), np.zeros(160), 3)",
         "A name that the zoo does not have, in Python": "sgno.load('ks1d/sgnoo')",
     },
 }
@@ -79,8 +77,8 @@ def prepare(folder: Path) -> None:
     np.savez(folder / "two.npz", velocity=u, pressure=u)
     arrays = {
         "plain": u, "nochannel": u[:, :, 0], "nan": broken, "complex": u + 1j, "oneframe": u[:, :1],
-        "channelslast": np.zeros((4, 5, 64, 64, 2), np.float32), "twochannels": np.zeros((2, 160), np.float32),
-        "states": np.zeros((1, 160), np.float32),
+        "channelslast": np.zeros((4, 5, 64, 64, 2), np.float32), "two": np.zeros((2, 160), np.float32),
+        "u0": np.zeros((1, 160), np.float32),
     }  # fmt: skip
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
@@ -89,7 +87,11 @@ def prepare(folder: Path) -> None:
 
 
 def answer(mistake: str) -> str:
-    """What the command or the expression says, as one line."""
+    """What the command or the expression says, as one line, with the first of what is known."""
+    return re.sub(r"(Known: (?:[^,]+, ){3}).*", r"\1...", _whole_answer(mistake))
+
+
+def _whole_answer(mistake: str) -> str:
     if not mistake.startswith("sgno "):
         try:
             eval(mistake, {"sgno": sgno, "np": np})
@@ -107,11 +109,9 @@ def answer(mistake: str) -> str:
 
 def answers() -> dict[str, str]:
     """Every mistake, made in a folder of its own."""
-    before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         prepare(Path(folder))
         found = {m: answer(m) for group in MISTAKES.values() for m in group.values()}
-    os.chdir(before)
     return found
 
 
@@ -127,9 +127,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    # Tables and messages as wide as a page.
-    os.environ.setdefault("COLUMNS", "400")
-    with contextlib.redirect_stderr(io.StringIO()):
-        text = page()
-    PAGE.write_text(text)
-    print(text, file=sys.stdout)
+    PAGE.write_text(page())

@@ -43,8 +43,8 @@ _MULTIPLIER = (
     "(Linear) therefore solves the task to rounding, without a network."
 )
 _ELSEWHERE = (
-    "Scores of all models are in the [README](../../README.md#the-papers-experiment), and with pictures on this "
-    "page of the site that `make docs` builds."
+    "Scores of all models are in the [README](../../README.md#the-papers-experiment), and with pictures on "
+    "this page of the site that `make docs` builds."
 )
 _NOTES = {
     "adv1d": _MULTIPLIER,

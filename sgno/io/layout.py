@@ -70,7 +70,9 @@ def parse_layout(text: str | None, ndim: int, what: str) -> Layout:
     words = [_singular(word) for word in text.replace(",", " ").split()]
     for word in words:
         if word not in _WORDS:
-            hint = f"Here it is '{_OTHER_WORDS[word]}'." if word in _OTHER_WORDS else f"Use {', '.join(_WORDS)}."
+            hint = (
+                f"Here it is '{_OTHER_WORDS[word]}'." if word in _OTHER_WORDS else f"Use {', '.join(_WORDS)}."
+            )
             raise InputError(f"The layout '{text}' has the word '{word}'. {hint}")
         if words.count(word) > 1:
             raise InputError(f"The layout '{text}' names '{word}' twice. Name each axis once.")
