@@ -46,8 +46,8 @@ MODELS = {
 }
 _NOTE = (
     "DMD is PyDMD's exact DMD, OpInf operator inference by `opinf`, PySINDy its PDE library and its weak "
-    "form, each with its settings chosen on held-out data. Persistence forecasts no change. A dash was not run or "
-    "cannot take the data; *diverged* became non-finite. Again: "
+    "form, each with its settings chosen on held-out data. Persistence forecasts no change. "
+    "A dash was not run or cannot take the data; *diverged* became non-finite. Again: "
     "`python -m sgno.lab.wild results/wild/rivals.json`."
 )
 
