@@ -192,3 +192,32 @@ def test_readme_says_what_the_store_says_and_the_store_is_small():
     assert table == readme_table(compare(read_store(root / "results" / "desk").runs))
     assert sum(p.stat().st_size for p in (root / "results").rglob("*") if p.is_file()) < 15e6
     assert (root / "results" / "desk" / "report.html").stat().st_size < 3e6
+
+
+# The page of own data
+
+OWN = {"content": "abc", "scenario": "own data", "channels": 1, "points": [160], "files": ["waves.npy"]}
+
+
+def test_own_data_get_a_page_of_their_own_that_shows_what_is_there(tmp_path):
+    scores = {"persistence": 0.6, "linear": 0.3, "equation": 0.002}
+    records = [record("waves.npy", m, gmean100=g, task_settings=OWN, updates=0) for m, g in scores.items()]
+    plain = write_report(fill_store(tmp_path / "plain", records)).read_text()
+    assert "error of 0.00200" in plain and "300 times less than by saying that nothing changes" in plain
+    assert 'id="horizon"' not in plain and 'id="equation"' not in plain and 'id="main"' not in plain
+    records[2]["horizon"] = {
+        **{"level": 0.2, "steps": 2, "probability": 0.75, "requested": 0.9, "trajectories": 3, "length": 3},
+        **{"at": [1, 2, 3], "bound": [0.01, 0.1, None]},
+    }
+    records[2]["equation"] = {
+        "text": [f"u_t = -u u_x {HOSTILE}"],
+        "terms": ["-1 ± 0.01  u u_x"],
+        "found": True,
+    }
+    full = write_report(fill_store(tmp_path / "full", records)).read_text()
+    assert "below 20 % for 2 steps, with a probability of at least 75 %" in full
+    assert "takes 9 held-out trajectories" in full and "-1 ± 0.01  u u_x" in full
+    assert "alert(1)</script>" not in full and len(full) < 2e6
+    # Beside a task of the paper it is a row of the study's page.
+    mixed = write_report(fill_store(tmp_path / "mixed", [*records, record()])).read_text()
+    assert "Long-horizon error" in mixed and "waves.npy" in mixed

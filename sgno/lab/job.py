@@ -4,13 +4,13 @@ This is the one file that wires models, data, training and evaluation together.
 """
 
 import dataclasses
+import functools
 import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from jaxtyping import PRNGKeyArray
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.identify import warm_start
+from sgno.identify.equation import EquationStep
 from sgno.io.commit import new_folder, write_bytes
 from sgno.io.files import content_id, finite, save_arrays, seal, write_json
 from sgno.io.split import excerpt
@@ -65,7 +66,7 @@ class Job:
     normalise: Normalise = "none"
 
     # Kept: a study asks for the ids of all waiting jobs after every word of a worker.
-    @cached_property
+    @functools.cached_property
     def id(self) -> str:
         """A hash of the settings that decide the result and of the solver versions."""
         content = {**self.to_json(), "task": self.task.data_settings()}
@@ -161,6 +162,7 @@ def _run(
     trained_from = time.perf_counter()
     result = _train(job, step, learned, store, shuffle_key, on_progress, checkpoint_seconds)
     train_seconds = time.perf_counter() - trained_from
+    equation = equation_of(result.step)
     result = result._replace(step=views.wrap(result.step))
     tell("scoring")
     watch = reference_statistics(excerpt(data.train)[:, :, : views.grid.channels])
@@ -184,6 +186,7 @@ def _run(
         **_scores(scored),
         **_validation(validated),
         "horizon": calibrate([part.nrmse for part in held_out]).to_json(),
+        **({} if equation is None else {"equation": equation}),
         "monitor": summary(scored.signals),
         "transfer": transfer,
         "diverged_at": result.diverged_at,
@@ -211,6 +214,28 @@ def _split(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]
 
 # One program, which runs once: optimising it would take longer.
 _keys = jax.jit(_split, compiler_options={"xla_backend_optimization_level": "0"})
+
+
+@functools.singledispatch
+def equation_of(step: Step) -> dict[str, Any] | None:
+    """What a found equation says, for the record: text, LaTeX, terms with 95 % intervals. None for others."""
+    del step
+    return None
+
+
+@equation_of.register
+def _(step: EquationStep) -> dict[str, Any]:
+    found, config = step.equation, step.config
+    errors = found.standard_errors or (float("nan"),) * len(found.terms)
+    rows = zip(found.terms, found.coefficients, errors, strict=True)
+    return {
+        "text": str(found).splitlines(),
+        "latex": found.latex(),
+        "terms": [found.describe(term, value, 1.96 * error) for term, value, error in rows],
+        "found": config.found,
+        "held_out": finite(config.held_out),
+        "notes": list(config.notes),
+    }
 
 
 def _train(

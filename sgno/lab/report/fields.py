@@ -21,7 +21,8 @@ from sgno.lab.store import Store
 
 _MOST_NUMBERS = 4_000_000
 _MOST_FRAMES = 201
-_TRUTH_QUALITY, _QUALITY = 88, 72
+# Of WebP, in a page of many films and in one of few.
+LOW_QUALITY, HIGH_QUALITY = 72, 94
 # From this relative error on the prediction itself is drawn; 255 levels and WebP blur it by about a fiftieth.
 _FAR = 0.1
 
@@ -104,12 +105,12 @@ def as_frames(states: np.ndarray, dims: int, every: int) -> Frames:
     return Frames(first_channel.reshape(shape), every)
 
 
-def truth_picture(truth: Frames) -> str:
+def truth_picture(truth: Frames, quality: int = HIGH_QUALITY) -> str:
     """The reference as base64 of a WebP picture."""
-    return _webp(_field_codes(truth.values, truth.amplitude), _TRUTH_QUALITY)
+    return _webp(_field_codes(truth.values, truth.amplitude), quality)
 
 
-def prediction_picture(truth: Frames, prediction: Frames) -> dict[str, Any]:
+def prediction_picture(truth: Frames, prediction: Frames, quality: int = HIGH_QUALITY) -> dict[str, Any]:
     """A prediction for the page's player: picture, `f` or `e` for each frame, and the first frame that is not
     finite.
 
@@ -128,7 +129,7 @@ def prediction_picture(truth: Frames, prediction: Frames) -> dict[str, Any]:
         field = (size > _FAR) & (np.abs(values / a).max(axis=(1, 2, 3)) < 1.2)
     codes = np.where(field[:, None, None, None], _field_codes(values, a), error_codes(errors, a))
     kinds = "".join("f" if far else "e" for far in field)
-    return {"image": _webp(codes, _QUALITY) if end else "", "kinds": kinds, "end": end}
+    return {"image": _webp(codes, quality) if end else "", "kinds": kinds, "end": end}
 
 
 def _field_codes(values: np.ndarray, amplitude: float) -> np.ndarray:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -18,6 +18,7 @@ from sgno.lab.report.figures.style import encode, styled
 from sgno.lab.report.groups import Comparison, compare
 from sgno.lab.report.markup import table_html
 from sgno.lab.report.models import SGNO, label
+from sgno.lab.report.own import Card, is_own, own_page
 from sgno.lab.report.payload import packed, page_data
 from sgno.lab.report.provenance import environments, group_settings, runs_table
 from sgno.lab.report.runs import Contents, read_store
@@ -27,14 +28,6 @@ from sgno.lab.report.tables.table import number_text
 from sgno.lab.store import Store
 
 _TEMPLATES = Path(__file__).parent / "templates"
-
-
-class Card(NamedTuple):
-    """One figure at the head of the page."""
-
-    name: str
-    value: str
-    more: str
 
 
 def write_report(store_root: Path | str, out: Path | str | None = None) -> Path:
@@ -71,12 +64,21 @@ def render(contents: Contents, store: Store) -> str:
         undefined=jinja2.StrictUndefined,
     )
     notes = [*contents.unreadable, *data.pop("notes")]
-    return environment.get_template("report.html.j2").render(
-        title=_title(store),
-        lede=_lede(contents),
-        cards=_cards(contents, comparison),
-        tables=all_tables(comparison, contents.frontier),
-        frontier=_frontier(contents),
+    if is_own(contents):
+        template, special = "own.html.j2", own_page(contents, comparison, store, data)
+        notes += special.pop("own_notes")
+    else:
+        template = "report.html.j2"
+        special = {
+            "title": _title(store),
+            "lede": _lede(contents),
+            "cards": _cards(contents, comparison),
+            "tables": all_tables(comparison, contents.frontier),
+            "frontier": _frontier(contents),
+            "source": paper.SOURCE,
+        }
+    return environment.get_template(template).render(
+        **special,
         table_html=table_html,
         runs=runs_table(contents.runs, labels),
         environments=found,
@@ -84,7 +86,6 @@ def render(contents: Contents, store: Store) -> str:
         failures=[_failure(failure) for failure in contents.failures],
         notes=notes,
         serious=bool(contents.unreadable),
-        source=paper.SOURCE,
         data=packed(data),
         policy=_policy(*scripts),
         css=Markup((_TEMPLATES / "report.css").read_text()),

@@ -12,7 +12,15 @@ import numpy as np
 from sgno.errors import InputError
 from sgno.io.files import finite
 from sgno.lab.compact import ERROR_FLOOR, ERROR_TOP
-from sgno.lab.report.fields import Frames, load_prediction, load_truth, prediction_picture, truth_picture
+from sgno.lab.report.fields import (
+    HIGH_QUALITY,
+    LOW_QUALITY,
+    Frames,
+    load_prediction,
+    load_truth,
+    prediction_picture,
+    truth_picture,
+)
 from sgno.lab.report.groups import Comparison, Group, Row
 from sgno.lab.report.models import ABLATIONS, SGNO, is_sgno_x, is_variant, label, look, order
 from sgno.lab.report.runs import DIAGNOSTICS
@@ -30,6 +38,7 @@ PICTURE_BYTES = 1_350_000
 """Room for films in the page; what does not fit is left out and said so."""
 
 _MOST_STEPS = 200
+_FEW = 12
 _MOST_FRAMES = 201
 
 
@@ -140,6 +149,8 @@ def _samples(rows: Iterable[Row], store: Store) -> tuple[list[dict[str, Any]], l
     """One trajectory a task and model, first seed, until the room is used up; telling models first."""
     notes: list[str] = []
     truths: dict[str, tuple[dict[str, Any], Frames]] = {}
+    rows = tuple(rows)
+    quality = HIGH_QUALITY if sum(len(row.groups) for row in rows) <= _FEW else LOW_QUALITY
     wanted = [(rank, row, model) for row in rows for rank, model in enumerate(_telling_first(row))]
     used = left_out = 0
     for _, row, model in sorted(wanted, key=lambda item: item[0]):
@@ -149,11 +160,11 @@ def _samples(rows: Iterable[Row], store: Store) -> tuple[list[dict[str, Any]], l
             continue
         try:
             if row.id not in truths:
-                truths[row.id] = _truth_entry(row, load_truth(store, run))
+                truths[row.id] = _truth_entry(row, load_truth(store, run), quality)
                 used += len(truths[row.id][0]["truth"])
             entry, truth = truths[row.id]
             prediction = load_prediction(store, run).shifted(entry["center"], truth.every // entry["stride"])
-            picture = prediction_picture(truth, prediction)
+            picture = prediction_picture(truth, prediction, quality)
         except (InputError, OSError) as error:
             notes.append(f"{row.title}, {label(model)}: no film ({error}).")
             continue
@@ -184,7 +195,7 @@ def _telling_first(row: Row) -> list[str]:
     return sorted(row.groups, key=rank)
 
 
-def _truth_entry(row: Row, frames: Frames) -> tuple[dict[str, Any], Frames]:
+def _truth_entry(row: Row, frames: Frames, quality: int) -> tuple[dict[str, Any], Frames]:
     center = frames.center
     truth = frames.shifted(center, -(-len(frames.values) // _MOST_FRAMES))
     telling = _telling_first(row)
@@ -199,7 +210,7 @@ def _truth_entry(row: Row, frames: Frames) -> tuple[dict[str, Any], Frames]:
         "stride": frames.every,
         "amplitude": short(truth.amplitude),
         "center": short(center),
-        "truth": truth_picture(truth),
+        "truth": truth_picture(truth, max(quality, 88)),
         "predictions": {},
     }
     return entry, truth

@@ -168,6 +168,15 @@ function drawCost() {
 }
 on("cost-row", "change", drawCost);
 
+function drawHorizon() {
+  const h = data.horizon;
+  if (!h || !$("horizon-plot")) return;
+  const bound = { name: "error stays below", color: css("--focus"), width: 2.6, x: h.at, y: h.bound, tip: (i) => `step ${h.at[i]}: below ${h.bound[i] === null ? "nothing" : Chart.number(h.bound[i])}` };
+  const ends = [h.at[0], h.at[h.at.length - 1]];
+  const level = { name: `level ${h.level}`, color: css("--bad"), width: 1.5, dash: "dash", x: ends, y: [h.level, h.level], tip: () => `level ${h.level}` };
+  Chart.lines($("horizon-plot"), [bound, level], { title: "step" }, { title: "error (nRMSE)", log: true }, { height: 300, key: "" });
+}
+
 /* ---- fields on canvas ---- */
 const FIELD = ["#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#67001f"];
 const ERROR = ["#2d004b", "#542788", "#8073ac", "#b2abd2", "#d8daeb", "#f7f7f7", "#fee0b6", "#fdb863", "#e08214", "#b35806", "#7f3b08"];
@@ -353,7 +362,7 @@ player($("spectra-play"), $("spectra-time"), drawSpectra, 6000);
 /* ---- all at once ---- */
 function redraw() {
   for (const mark of document.querySelectorAll("#chips line")) mark.setAttribute("stroke", colour(mark.dataset.model));
-  drawGrowth(); drawSpectra(); drawRatios(); drawAblation(); drawCost(); drawFields();
+  drawGrowth(); drawSpectra(); drawRatios(); drawAblation(); drawCost(); drawHorizon(); drawFields();
 }
 let pending = null, wide = innerWidth;
 addEventListener("resize", () => {
