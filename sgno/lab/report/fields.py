@@ -91,8 +91,13 @@ def _frames(file: Arrays, run: Run) -> Frames:
     dims = run.task["num_spatial_dims"]
     wanted = {1: 3, 2: 4, 3: 5}[dims]
     shape = None if states is None else states.shape
-    few = states is None or states.ndim != wanted or not 0 < states.size <= _MOST_NUMBERS or len(states) < 2
-    if few or (dims == 3 and states.shape[2] != 3):
+    if (
+        states is None
+        or states.ndim != wanted
+        or not 0 < states.size <= _MOST_NUMBERS
+        or len(states) < 2
+        or (dims == 3 and states.shape[2] != 3)
+    ):
         raise InputError(f"{run.id} holds states of shape {shape}, which is no sample of a {dims}D task.")
     return as_frames(states, dims, max(1, run.task["test_steps"] // (len(states) - 1)))
 
@@ -119,8 +124,8 @@ def prediction_picture(truth: Frames, prediction: Frames, quality: int = HIGH_QU
     shape = truth.values.shape
     if prediction.values.shape != shape:
         raise InputError(f"prediction and truth have shapes {prediction.values.shape} and {shape}")
-    broken = ~np.isfinite(prediction.values).all(axis=(1, 2, 3))
-    end = int(np.argmax(broken)) if broken.any() else len(broken)
+    broken = np.flatnonzero(~np.isfinite(prediction.values).all(axis=(1, 2, 3)))
+    end = int(broken[0]) if broken.size else shape[0]
     values, a = prediction.values[:end], truth.amplitude
     with np.errstate(over="ignore", invalid="ignore"):
         errors = values - truth.values[:end]

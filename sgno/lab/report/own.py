@@ -81,8 +81,9 @@ def own_page(
     row = max(comparison.rows, key=lambda row: len(row.groups))
     notes: list[str] = []
     search = _newest_search(store, notes)
-    known = search is not None and search.chosen in row.groups
-    best = row.groups[search.chosen] if known else min(row.groups.values(), key=lambda g: g.score.median)
+    best = min(row.groups.values(), key=lambda group: group.score.median)
+    if search is not None:
+        best = row.groups.get(search.chosen, best)
     findings = _findings(store, best, notes)
     equations = [_findings(store, group, notes).equation for group in row.groups.values()]
     horizon = findings.horizon
@@ -171,7 +172,7 @@ def _words(h: _Horizon) -> str:
 
 def _models_table(row: Row, best: Group, search: _Search | None) -> Table:
     persistence = row.groups.get(PERSISTENCE)
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             name_cell(label(group.model), *(("chosen",) if group is best else ())),
             number_cell(group.score.median, "best" if group is best else ""),
@@ -192,8 +193,8 @@ def _models_table(row: Row, best: Group, search: _Search | None) -> Table:
         "models",
         "Models",
         "All on the same unseen trajectories: geometric mean of the error over the first 100 steps, as a "
-        "share of persistence's (the forecast that nothing changes), at the last step, and the step up to "
-        "which the mean error stays at or below 20 %. Which model was chosen was decided by other trajectories.",
+        "share of persistence's (the forecast that nothing changes), at the last step, and the step up "
+        "to which the mean error stays at or below 20 %. Other trajectories decided which was chosen.",
         (
             Column("Model", numeric=False),
             Column("Error"),
