@@ -168,6 +168,17 @@ def test_the_median_seed_is_built_whatever_diverged(tmp_path, monkeypatch):
     assert build.main([]) == 2 and build.main([str(tmp_path / "empty")]) == 2
 
 
+def test_a_step_that_fails_its_task_says_so_when_it_is_taken(caplog):
+    failing = [card.name for card in shelf.cards() if card.warning]
+    # Each card knows what persistence scores; SGNO-X and SGNO in 1D do not fail.
+    assert all(card.persistence is not None for card in shelf.cards())
+    assert failing and not any(name.endswith("-x") or name in ONE_D for name in failing)
+    find("ks1d/sgno")
+    assert not caplog.records
+    find(failing[0])
+    assert f"{failing[0]} fails its own task: GMean100" in caplog.text and "persistence" in caplog.text
+
+
 def test_the_command_lists_them():
     runner = CliRunner()
     listed = runner.invoke(app, ["zoo", "--json"])

@@ -258,9 +258,9 @@ def _advice(
     if share is not None and share > 0.5 and best.model != PERSISTENCE:
         yield (
             (
-                "Little is gained over persistence. If one frame does not determine the next, give the model "
-                "earlier ones (--history 2); if parameters or forcings differ, name them (--inputs); if there are "
-                "walls, say so (--boundary); frames closer in time help too."
+                "Little is gained over persistence. If one frame does not determine the next, give the "
+                "model earlier ones (--history 2); if parameters or forcings differ, name them (--inputs); "
+                "if there are walls, say so (--boundary); frames closer in time help too."
             ),
             "",
         )

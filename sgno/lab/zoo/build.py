@@ -1,4 +1,4 @@
-"""Fill the zoo from a folder of finished runs: `python -m sgno.lab.zoo.build results/desk`.
+"""Fill the zoo from a folder of finished runs: `python -m sgno.lab.zoo.build results/desk [TASK/MODEL ...]`.
 
 For each task and model the run whose score is the median over seeds is taken, not the best one, so that a
 shipped step scores what the table says.
@@ -23,15 +23,20 @@ MOST_BYTES = 20_000_000
 Record = dict[str, Any]
 
 
-def build(root: Path | str, models: Iterable[str] = MODELS) -> list[shelf.Card]:
+def build(root: Path | str, only: Iterable[str] = ()) -> list[shelf.Card]:
     """Put the median run of every task and model on the shelf, and leave the others there as they are.
+
+    `only` are names such as `kolm2d/sgno`; by default all that the folder has the weights of.
 
     **Raises:** `InputError` if there is no finished run with weights, or if the shelf would grow too large.
     """
     store = Store(root)
-    chosen = {name: median_run(runs) for name, runs in _groups(store, tuple(models)).items()}
-    if not chosen:
-        raise InputError(f"{root} holds no finished runs of {', '.join(models)} with their weights.")
+    only = tuple(only)
+    chosen = {
+        name: median_run(runs) for name, runs in _groups(store, MODELS).items() if not only or name in only
+    }
+    if missing := [name for name in only if name not in chosen] or (() if chosen else MODELS):
+        raise InputError(f"{root} holds no finished runs of {', '.join(missing)} with their weights.")
     kept = [shelf.weights_path(name) for name in shelf.names() if name not in chosen]
     new = [store.weights(run["id"]) for run, _ in chosen.values()]
     total = sum(path.stat().st_size for path in (*kept, *new))
@@ -76,6 +81,7 @@ def _put(name: str, store: Store, run: Record, runs: list[Record]) -> shelf.Card
         job=run["id"],
         bytes=source.stat().st_size,
         sha256=shelf.sha256(source),
+        persistence=next((r["gmean100"] for r in store.records() if _is_persistence(r, run)), None),
         **{
             key: run[key]
             for key in ("gmean100", "stable_step", "params", "params_real", "data", "versions", "finished")
@@ -86,16 +92,22 @@ def _put(name: str, store: Store, run: Record, runs: list[Record]) -> shelf.Card
     return card
 
 
+def _is_persistence(record: Record, run: Record) -> bool:
+    return record["job"]["model_name"] == "persistence" and record["data"] == run["data"]
+
+
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("Usage: python -m sgno.lab.zoo.build RESULTS", file=sys.stderr)
+    if not arguments:
+        print("Usage: python -m sgno.lab.zoo.build RESULTS [TASK/MODEL ...]", file=sys.stderr)
         return 2
     try:
-        built = build(arguments[0])
+        built = build(arguments[0], arguments[1:])
     except InputError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     for card in built:
+        if card.warning:
+            print(card.warning, file=sys.stderr)
         print(f"{card.name}: seed {card.seed} of {card.seeds}, GMean100 {card.score}, {card.bytes} bytes")
     size = sum(shelf.weights_path(name).stat().st_size for name in shelf.names())
     print(f"{len(shelf.names())} models, {size / 1e6:.2f} MB in all")

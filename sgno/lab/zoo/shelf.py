@@ -6,6 +6,7 @@
 import dataclasses
 import difflib
 import hashlib
+import logging
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from sgno.lab.store import WEIGHTS, Store
 
 FILES = Path(__file__).parent / "files"
 _STEM = Path(WEIGHTS).stem
+_HALF, _NO_BETTER = 0.5, 0.9
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +47,26 @@ class Card:
     finished: str
     bytes: int
     sha256: str
+    persistence: float | None = None
+    """What the forecast that nothing changes scores on the same data."""
 
     @property
     def score(self) -> str:
         """GMean100 for people."""
         return "non-finite" if self.gmean100 is None else f"{self.gmean100:.3g}"
+
+    @property
+    def warning(self) -> str | None:
+        """One line if the step fails its own task: off by half, or no better than persistence."""
+        score = float("inf") if self.gmean100 is None else self.gmean100
+        still = float("inf") if self.persistence is None else self.persistence
+        if score <= _HALF and score < _NO_BETTER * still:
+            return None
+        beside = "" if self.persistence is None else f" (persistence {self.persistence:.3g})"
+        return (
+            f"{self.name} fails its own task: GMean100 {self.score}{beside} after {self.train['updates']:,} "
+            "updates. It is here to compare with; for a forecast take another model."
+        )
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -131,6 +149,8 @@ def load(path_or_name: str | PathLike[str], *, like: Any = None) -> Any:
 def find(path_or_name: str | PathLike[str]) -> Path:
     """The weights file that a path or a name means. A file of the zoo is checked against its card."""
     if isinstance(path_or_name, str) and path_or_name in names():
+        if warning := card(path_or_name).warning:
+            _log.warning("%s", warning)
         return verified(path_or_name)
     path = Path(path_or_name)
     if path.is_file():
