@@ -87,12 +87,16 @@ def run_row(version: str, which: str) -> dict[str, Any]:
         versions = {one["name"]: one["version"] for one in json.loads(listed.stdout)}
         exact = subprocess.run([python, "-V"], capture_output=True, text=True).stdout.split()[1]
     said = done.stdout.splitlines()
+    # A process that was ended says so in its last lines alone.
+    wrong = [line for line in said if line.startswith(("FAILED", "ERROR", "E  "))][-30:]
+    if done.returncode and not wrong:
+        wrong = [*said, *done.stderr.splitlines()][-5:]
     counted = re.search(r"(\d+) passed", done.stdout)
     return {
         "outcome": "passed" if done.returncode == 0 else "failed",
         "python": exact,
         "passed": int(counted[1]) if counted else 0,
-        "failures": [line for line in said if line.startswith(("FAILED", "ERROR", "E  "))][-30:],
+        "failures": wrong,
         "versions": versions,
     }
 

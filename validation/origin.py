@@ -55,7 +55,14 @@ def resolved() -> list[dict[str, Any]]:
 
 def licence(metadata: dict[str, Any]) -> str:
     """The licence as the package states it, in the words of SPDX where they are known."""
-    if stated := metadata.get("license_expression"):
+    # Older pips leave an SPDX expression out of their report; the installed package has it.
+    try:
+        own = importlib.metadata.distribution(metadata["name"])
+        stated = own.metadata.get("License-Expression")  # pyright: ignore[reportAttributeAccessIssue]
+        texts = [file.read_text() for file in own.files or [] if file.name.upper().startswith("LICENSE")]
+    except importlib.metadata.PackageNotFoundError:
+        stated, texts = None, []
+    if stated := metadata.get("license_expression") or stated:
         return stated
     named: list[str] = [
         text.removeprefix(_LICENCE) for text in metadata.get("classifier", []) if text.startswith(_LICENCE)
@@ -63,6 +70,8 @@ def licence(metadata: dict[str, Any]) -> str:
     first_line = (metadata.get("license") or "").strip().partition("\n")[0]
     # Some put the whole text there.
     found: list[str] = named or ([first_line] if 0 < len(first_line) < 60 else [])
+    if not found and texts:
+        found = [texts[0].strip().partition("\n")[0]]
     return " AND ".join(_SPDX.get(one, one) for one in found) or "not stated"
 
 

@@ -2,6 +2,8 @@
 
 import difflib
 import importlib
+import io
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -122,5 +124,9 @@ def _sgno(
 
 def main() -> None:
     """Entry point of the installed command."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal in the C locale, or a name that is no text, must not end a command that did its work.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     with orderly_end():
         app()

@@ -18,8 +18,8 @@ from sgno.step import Step, batch, prepare
 PROBES, ITERATIONS = 12, 25
 # A forecast is called good while its error is at most this part of the smallest true state of the time.
 TOLERANCE = 0.1
-# How much a step evaluated in floating point may differ from its map, in units of rounding of the state: no
-# proof, but measured of every model of the zoo (results/certificates.json).
+# How much a step evaluated in floating point may differ from its map, in units of rounding of the largest
+# state: no proof, but measured of models of the zoo (results/certificates.json).
 ROUNDINGS = 64
 
 
