@@ -60,6 +60,7 @@ _KINDS: dict[str, "str | type[ModelConfig]"] = {
     "cno": "sgno.nn.cno:CNOConfig",
     "apebench": "sgno.nn.apebench:ApebenchConfig",
     "conditioned": "sgno.nn.conditioned:ConditionedConfig",
+    "walled": "sgno.nn.walled:WalledConfig",
     "normalised": "sgno.nn.normalised:NormalisedConfig",
 }
 

@@ -57,6 +57,28 @@ Holds = Annotated[
     ),
 ]
 History = Annotated[int, data(help="How many frames the model sees.")]
+Boundary = Annotated[
+    str | None,
+    data(
+        help="What holds at the walls: dirichlet (given values), neumann (no flux) or periodic, for all, or "
+        "by axis and channel: 'x: dirichlet(0, 1), y: periodic', 'u: dirichlet, v: neumann'. Values that "
+        "are not given are measured.",
+        show_default="periodic",
+    ),
+]
+Nodes = Annotated[
+    str | None,
+    data(help="Points between walls are on the walls (walls) or not (cells).", show_default="by the data"),
+]
+TimeStep = Annotated[
+    str | None,
+    data(
+        "--dt",
+        help="The time between frames: a number, or an array of the file by sample or by frame.",
+        show_default="1",
+    ),
+]
+Length = Annotated[str | None, data(help="Length of the box, or of each side with commas.", show_default="1")]
 GivenInputs = Annotated[
     str | None,
     data(
@@ -106,6 +128,24 @@ def parse_names(text: str | None) -> list[str]:
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"'{repeated}' is named twice in '{text}'. Name it once.")
     return names
+
+
+def parse_numbers(name: str, text: str | None) -> list[float] | None:
+    """`"1, 2"` as numbers."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--{name} {text} is not a number, nor several with commas.") from None
+
+
+def number_or_name(text: str | None) -> float | str | None:
+    """A number as such, any other text as it is."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def check_at_least(least: int, **values: int | float | None) -> None:

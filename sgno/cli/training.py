@@ -120,6 +120,10 @@ def fit(
     inputs: options.Inputs = None,
     holds: options.Holds = None,
     history: options.History = 1,
+    boundary: options.Boundary = None,
+    nodes: options.Nodes = None,
+    dt: options.TimeStep = None,
+    length: options.Length = None,
     validation: Annotated[
         float, options.data(help="Part of the trajectories to choose by: a fraction or a number.")
     ] = 0.1,
@@ -197,6 +201,10 @@ def fit(
             history=history,
             inputs=options.parse_names(inputs),
             holds=options.parse_names(holds),
+            boundary=boundary,
+            nodes=nodes,
+            dt=options.number_or_name(dt),
+            length=options.parse_numbers("length", length),
         ),
         "persistence" if automatic else model,
         settings={} if automatic else changed,
@@ -304,6 +312,8 @@ def _say_plan(plan) -> None:
     )
     if task.inputs:
         say(f"Known inputs: {', '.join(spec.name for spec in task.inputs)}, given and not predicted.")
+    if task.walls is not None:
+        say(f"{task.walls} The model learns states continued beyond the walls.")
     if task.history > 1:
         say(f"The model sees {task.history} frames, so a rollout starts from {task.history} frames.")
     for warning in plan.warnings:

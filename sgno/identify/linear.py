@@ -13,6 +13,7 @@ from sgno.errors import InputError
 from sgno.nn.conditioned import Conditioned
 from sgno.nn.linear import Linear
 from sgno.nn.normalised import Normalised
+from sgno.nn.walled import Walled
 from sgno.spectral import to_modes
 
 # States are read and transformed in blocks of this many bytes (as float64) while fitting, so that the
@@ -56,6 +57,17 @@ def _(
 ) -> Conditioned:
     """The inner step is fitted to the wide states, earlier frames and inputs among them."""
     return Conditioned(warm_start(step.step, trajectories, key=key), step.grid, step.history, step.inputs)
+
+
+@warm_start.register(Walled)
+def _(
+    step: Walled,
+    trajectories: Float[Array | np.ndarray, "samples times channels *points"],
+    *,
+    key: PRNGKeyArray,
+) -> Walled:
+    """The inner step is fitted to the states on the doubled grid."""
+    return step.around(warm_start(step.step, step.walls.enter(trajectories, step.frames), key=key))
 
 
 @warm_start.register(Linear)

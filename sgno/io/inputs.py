@@ -8,6 +8,7 @@ then seen at both ends of a step, unless it holds its value until the next frame
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,13 @@ class Inputs:
             wide = [np.broadcast_to(p, (n, *inner)) for p, n in zip(parts, samples, strict=True)]
             arrays[name] = np.concatenate(wide)
         return Inputs(arrays, each[0].holds)
+
+    def with_steps(self, name: str, steps: np.ndarray, dims: int) -> "Inputs":
+        """With the times between frames, `(samples, 1 or frames)`, as one more input in this many
+        dimensions."""
+        if name in self.arrays:
+            raise InputError(f"'{name}' is both an input and the time between frames. Name it once.")
+        return Inputs({**self.arrays, name: steps.reshape(*steps.shape, *(1,) * dims)}, self.holds | {name})
 
     def take(self, samples: Selection, frames: Selection) -> "Inputs":
         """Those of some trajectories and frames."""
@@ -146,6 +154,25 @@ def shaped(
             f"Input '{name}' has values that are not finite. Leave out the samples that have them."
         )
     return a.reshape(readings.pop())
+
+
+def time_steps(given: Any, samples: int, frames: int) -> np.ndarray:
+    """The times between frames as `(samples, 1 or frames)`; after the last frame none is known, so it is that
+    before.
+
+    **Raises:** `InputError` for another shape, and for times that are not positive.
+    """
+    dt = np.asarray(given, float)
+    if dt.shape not in ((), (1,), (samples,), (samples, 1), (samples, frames - 1), (samples, frames)):
+        raise InputError(
+            f"dt has the shape {dt.shape}, but there are {samples} samples of {frames} frames. Give a "
+            "positive number, (samples,) or (samples, frames - 1)."
+        )
+    if not (np.isfinite(dt) & (dt > 0)).all():
+        raise InputError(f"dt must be positive, but its smallest value is {np.nanmin(dt):g}.")
+    if dt.ndim < 2:
+        return np.broadcast_to(dt.reshape(-1, 1), (samples, 1))
+    return dt if dt.shape[1] in (1, frames) else np.concatenate([dt, dt[:, -1:]], axis=1)
 
 
 def input_arrays(path: Path, names: Sequence[str], part: str | None) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from sgno.errors import InputError
 from sgno.io.source import Selection, Source
+from sgno.io.walls import Ends, WalledSource, Walls
 
 Normalise = Literal["none", "scale", "standard"]
 
@@ -56,7 +57,9 @@ class _Pairs(NamedTuple):
     time: int
 
 
-def survey(source: Source, channels: int | None = None, history: int = 1) -> Survey:
+def survey(
+    source: Source, channels: int | None = None, history: int = 1, walls: Walls | None = None
+) -> Survey:
     """Moments and warnings, from pairs of neighbouring states drawn at random.
 
     Of states with earlier frames and known inputs behind their own `channels`, every channel has moments,
@@ -69,6 +72,7 @@ def survey(source: Source, channels: int | None = None, history: int = 1) -> Sur
     own = slice(channels)
     total = np.zeros((3, width))
     boundary = [np.zeros((5, channels)) for _ in points]
+    ends = [Ends() for _ in points]
     relation = _Relation(points)
     peaks, places = [], []
     for pair in _draw(source):
@@ -77,6 +81,7 @@ def survey(source: Source, channels: int | None = None, history: int = 1) -> Sur
         total += np.stack([*moments, _mean_square(pair.then - u)])
         for axis, sums in enumerate(boundary):
             sums += _boundary(np.moveaxis(u[own], axis + 1, -1))
+            ends[axis].add(np.moveaxis(u[own], axis + 1, -1))
         relation.add(u[own], pair.then[own])
         peaks.append(np.abs(u[own]).reshape(channels, -1).max(axis=1))
         places.append(source.origin(pair.sample, pair.time))
@@ -90,10 +95,13 @@ def survey(source: Source, channels: int | None = None, history: int = 1) -> Sur
     warnings = [
         *_layout_warnings(channels, points),
         *_channel_warnings(mean[own], std[own], np.sqrt(square[own]), largest, usual, where),
-        *_boundary_warnings(boundary, std[own]),
+        *_boundary_warnings(boundary, ends, std[own], walls),
         *_time_warnings(np.sqrt(total[2, own] / count), std[own], relation, count),
     ]
     moments = Moments(*(tuple(float(x) for x in values) for values in (mean, std, np.sqrt(square))))
+    if walls is not None:
+        doubled = WalledSource(source, walls, history * channels)
+        moments = survey(doubled, channels, history).moments
     return Survey(moments, tuple(warnings))
 
 
@@ -193,9 +201,15 @@ def _channel_warnings(mean, std, rms, largest, usual, where) -> Iterator[str]:
             )
 
 
-def _boundary_warnings(boundary: list[np.ndarray], std: np.ndarray) -> Iterator[str]:
+def _boundary_warnings(
+    boundary: list[np.ndarray], ends: list[Ends], std: np.ndarray, walls: Walls | None
+) -> Iterator[str]:
     varying = std > 0
-    for axis, sums in zip("xyz", boundary, strict=False):
+    for number, (axis, sums) in enumerate(zip("xyz", boundary, strict=False)):
+        between = walls is not None and walls.channels[0][number].parity
+        if between or ends[number].mirrored():
+            continue
+        hint = ends[number].hint(axis)
         # Each channel in units of its own spread, so that no channel hides another.
         inside, seam, second, kink, slopes = np.sqrt(
             (sums[:, varying] / np.maximum(std[varying] ** 2, 1e-300)).sum(axis=1)
@@ -207,7 +221,7 @@ def _boundary_warnings(boundary: list[np.ndarray], std: np.ndarray) -> Iterator[
             yield (
                 f"Not periodic along {axis}: the jump from the last point to the first is {jump:.1f} times a "
                 "usual difference between neighbours. Fourier-based models (sgno, sgno-x, fno, linear) "
-                "assume periodic states; expect errors at the boundary, or make the states periodic."
+                f"assume periodic states; expect errors at the boundary. {hint}"
             )
         elif jump < _REPEATED and slopes <= _KINK * max(second, 1e-300):
             yield (
@@ -217,7 +231,8 @@ def _boundary_warnings(boundary: list[np.ndarray], std: np.ndarray) -> Iterator[
         elif jump < _REPEATED or (second > 0 and kink > _KINK * second):
             yield (
                 f"Not periodic along {axis}: the states meet there with a kink (walls?). Fourier-based "
-                "models (sgno, sgno-x, fno, linear) assume periodic states; expect errors at the boundary."
+                "models (sgno, sgno-x, fno, linear) assume periodic states; expect errors at the boundary. "
+                f"{hint}"
             )
 
 

@@ -72,11 +72,12 @@ def plan_fit(
     for option in training or {}:
         if option not in known:
             raise unknown_name("training setting", option, known)
-    grid = data.parts.train.grid if isinstance(data, DividedData) else data.source.grid
+    grid = data.learned_grid
     config = get_model(model, grid.num_spatial_dims) if isinstance(model, str) else model
     # A config or an APEBench string says its sizes itself; a named model takes those that the grid carries.
     config = config.for_grid(grid) if isinstance(model, str) and model in MODELS else config
-    config = with_settings(config, settings or {})
+    told = _told(config, data if isinstance(data, OwnData) else data.task)
+    config = with_settings(config, {**told, **(settings or {})})
     protocol = TrainConfig.for_model(config, **(training or {}))
     eqx.filter_eval_shape(lambda: config.build(grid, key=jax.random.PRNGKey(0)))
     divided = data if isinstance(data, DividedData) else divide(data, split or Split(), streamed=stream)
@@ -89,6 +90,19 @@ def plan_fit(
         normalise=chosen,
         warnings=(*divided.survey.warnings, *_budget_warnings(divided.parts.train, protocol)),
     )
+
+
+def _told(config: ModelConfig, data: OwnData | OwnTask) -> dict[str, Any]:
+    """The time step and the sides of the doubled box, for a model that has settings for them."""
+    fields, found = {field.name for field in dataclasses.fields(config)}, {}
+    if "dt" in fields and isinstance(data.dt, float):
+        found["dt"] = data.dt
+    if "length" in fields and data.length is not None:
+        sides = data.length
+        if data.walls is not None:
+            sides = [2 * s if w.parity else s for s, w in zip(sides, data.walls.channels[0], strict=True)]
+        found["length"] = tuple(sides)
+    return found
 
 
 def _budget_warnings(train: Source, protocol: TrainConfig) -> list[str]:
@@ -161,6 +175,10 @@ def fit(
     inputs: Mapping[str, Any] | Sequence[str] = (),
     holds: Collection[str] = (),
     history: int = 1,
+    boundary: str | None = None,
+    nodes: str | None = None,
+    dt: float | str | Any = None,
+    length: float | Sequence[float] | None = None,
     settings: Mapping[str, Any] | None = None,
     validation: float | int = 0.1,
     test: float | int = 0.1,
@@ -195,6 +213,11 @@ def fit(
         `fitted.step.bind(nu=0.01)`.
     - `holds`: controls that keep the value of a frame until the next one; others are linear in between.
     - `history`: how many frames the model sees, for data in which one does not determine the next.
+    - `boundary`: what holds at the walls: `dirichlet` (given values), `neumann` (no flux) or `periodic`, for
+        everything or by axis and channel: `"x: dirichlet(0, 1), y: periodic"`, `"u: dirichlet, v: neumann"`.
+        Values that are not given are measured. `nodes`: whether the outermost points are `walls` or `cells`.
+    - `dt`: the time between frames, a number or an array by sample or by frame; times that differ are a known
+        input of the model. `length`: of the box, or of each side.
     - `settings`: settings of the model, such as `{"width": 8}`; what is not given is chosen from the grid.
     - `validation`, `test`: fractions or numbers of the trajectories that are held out, drawn by `split_seed`.
     - `normalise`: `standard`, `scale` or `none`; `auto` is `scale` for models that have the form of an
@@ -216,7 +239,18 @@ def fit(
             f"minutes={minutes:g} is for model='auto'. Say how long one model trains by updates."
         )
     plan = plan_fit(
-        open_data(data, key=array, layout=layout, history=history, inputs=inputs, holds=holds),
+        open_data(
+            data,
+            key=array,
+            layout=layout,
+            history=history,
+            inputs=inputs,
+            holds=holds,
+            boundary=boundary,
+            nodes=nodes,
+            dt=dt,
+            length=length,
+        ),
         "persistence" if automatic else model,
         settings=None if automatic else settings,
         split=Split(validation, test, split_seed),
