@@ -206,10 +206,10 @@ def _boundary_warnings(
 ) -> Iterator[str]:
     varying = std > 0
     for number, (axis, sums) in enumerate(zip("xyz", boundary, strict=False)):
-        between = walls is not None and walls.channels[0][number].parity
-        if between or ends[number].mirrored():
+        if walls is not None and walls.channels[0][number].parity:
             continue
-        hint = ends[number].hint(axis)
+        # The first and the last point of an even continuation are the same.
+        hint, mirrored = ends[number].hint(axis), ends[number].mirrored()
         # Each channel in units of its own spread, so that no channel hides another.
         inside, seam, second, kink, slopes = np.sqrt(
             (sums[:, varying] / np.maximum(std[varying] ** 2, 1e-300)).sum(axis=1)
@@ -223,12 +223,12 @@ def _boundary_warnings(
                 "usual difference between neighbours. Fourier-based models (sgno, sgno-x, fno, linear) "
                 f"assume periodic states; expect errors at the boundary. {hint}"
             )
-        elif jump < _REPEATED and slopes <= _KINK * max(second, 1e-300):
+        elif jump < _REPEATED and slopes <= _KINK * max(second, 1e-300) and not mirrored:
             yield (
                 f"Along {axis} the last point repeats the first: a periodic grid has its end point once. "
                 "Leave out the last point."
             )
-        elif jump < _REPEATED or (second > 0 and kink > _KINK * second):
+        elif (jump < _REPEATED and not mirrored) or (second > 0 and kink > _KINK * second):
             yield (
                 f"Not periodic along {axis}: the states meet there with a kink (walls?). Fourier-based "
                 "models (sgno, sgno-x, fno, linear) assume periodic states; expect errors at the boundary. "
