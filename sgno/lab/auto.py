@@ -6,6 +6,7 @@ Every candidate is a job of the store like any other. What was tried is written 
 
 import contextlib
 import dataclasses
+import logging
 import math
 import signal
 import threading
@@ -16,15 +17,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sgno.errors import InputError, StorageError, memory_message
+from sgno.errors import InputError, StorageError
 from sgno.identify.equation.data import noise_level
 from sgno.identify.equation.flow import Box
 from sgno.io.files import content_id, read_sealed, seal, write_json
 from sgno.io.plain import decode
 from sgno.io.split import excerpt
+from sgno.lab.data.own import OwnTask
 from sgno.lab.data.trajectories import Trajectories
 from sgno.lab.estimate import time_updates
 from sgno.lab.job import Job
+from sgno.lab.perform import failed
 from sgno.lab.store import Store
 from sgno.solve.forecast_horizon import percent
 from sgno.solve.metrics import HORIZON
@@ -50,8 +53,10 @@ _PLANNED = 0.8
 # Trajectories that the noise is estimated from.
 _LOOKED_AT = 50
 
+_log = logging.getLogger(__name__)
+
 Stopped = Literal["floor", "noise", "all tried"]
-Outcome = Literal["tried", "refused", "needless", "out of time", "running"]
+Outcome = Literal["tried", "refused", "needless", "out of time", "failed", "running"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +64,8 @@ class Tried:
     """A candidate and what became of it.
 
     - `outcome`: `tried`, `refused` (it cannot take these data, or lacks a package), `needless`,
-        `out of time`, or `running` while it is under way.
+        `out of time`, `failed` by an error (kept in the store with its traceback), or `running` while it is
+        under way.
     - `error`: geometric mean of the nRMSE over the steps of the validation part; None if it is not finite, or
         was not measured.
     - `reason`: why it has no error.
@@ -179,7 +185,10 @@ class Search:
                 "Models are compared on a validation part, but these data have none. Give at least three "
                 "trajectories and a validation part such as 0.1, or name one --model."
             )
-        noise = _relative_noise(excerpt(data.train))
+        # Known inputs are further channels.
+        task = self.make_job("persistence", {}).task
+        channels = task.channels if isinstance(task, OwnTask) else data.train.shape[2]
+        noise = _relative_noise(excerpt(data.train)[:, :, :channels])
         stopped: Stopped = "all tried"
         for name in CANDIDATES:
             row = self.rows.get(name)
@@ -216,6 +225,7 @@ class Search:
     ) -> Tried:
         began, limit = time.monotonic(), None if name in _ALWAYS else self.left
         seconds = lambda: time.monotonic() - began
+        job: Job | None = None
         try:
             job = self.make_job(name, {} if begun is None else {"updates": begun.updates})
             if (skipped := self._skipped(name, stopped, job.train.updates > 0)) is not None:
@@ -241,11 +251,14 @@ class Search:
         except StorageError:
             raise
         except Exception as error:
-            reason = str(error) if isinstance(error, InputError) else memory_message(error)
-            # Data that persistence cannot take are bad input.
-            if reason is None or name == "persistence":
+            # Data that persistence cannot take are bad input; what one candidate cannot take, another may.
+            if name == "persistence":
                 raise
-            return Tried(name, "refused", seconds=seconds(), reason=" ".join(reason.split()))
+            if isinstance(error, InputError) or job is None:
+                return Tried(name, "refused", seconds=seconds(), reason=" ".join(str(error).split()))
+            reason = failed(job, self.store, error)["error"]
+            _log.warning("%s failed, and the search goes on without it: %s", name, reason)
+            return Tried(name, "failed", seconds=seconds(), reason=reason)
         error = record["validation"]["gmean100"]
         return Tried(name, "tried", error, job.train.updates, seconds(), job.id)
 

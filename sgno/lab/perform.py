@@ -64,11 +64,12 @@ def _run(job: Job, store: Store, cache: Path, checkpoint_seconds: float, tell: T
     except StorageError:
         raise
     except Exception as error:  # Whatever goes wrong in one job is recorded and must not stop the others.
-        return _failed(job, store, error)
+        return failed(job, store, error)
     return {"outcome": "finished", "gmean100": record["gmean100"], "seconds": record["seconds"]}
 
 
-def _failed(job: Job, store: Store, error: Exception) -> dict[str, Any]:
+def failed(job: Job, store: Store, error: Exception) -> dict[str, Any]:
+    """Record a job that ended in an error, with its traceback."""
     message = memory_message(error) or f"{type(error).__name__}: {' '.join(str(error).split())}"
     trace = "".join(traceback.format_exception(error))
     store.fail(job.id, {"id": job.id, "job": job.to_json(), "error": message, "traceback": trace})
