@@ -47,7 +47,7 @@ def demo(
         start = time.perf_counter()
         say(f"Fitting {model} ...", style="dim")
         units = {"dt": system.dt, "length": system.length[0]} if model == "equation" else None
-        budget = {"updates": _UPDATES} if model in ("sgno", _NETWORK) else {}
+        budget: dict[str, Any] = {"updates": _UPDATES} if model in ("sgno", _NETWORK) else {}
         found[model] = fit(file, model, settings=units, out=runs, **budget)
         rows.append(_row(model, found[model].record, time.perf_counter() - start))
     title = f"Forecasts of {_STEPS} steps from 10 states that no model has seen"

@@ -53,6 +53,11 @@ class Source:
         self._raw, self._layout, self.name = raw, layout, name
         self.shape = layout.shape(tuple(int(n) for n in raw.shape))
 
+    def __repr__(self) -> str:
+        samples, times, channels, *points = self.shape
+        grid = "x".join(map(str, points))
+        return f"{self.name}: {samples} trajectories, {times} times, {channels} channel(s), {grid} points"
+
     @property
     def grid(self) -> Grid:
         return Grid(self.shape[2], self.shape[3:])

@@ -26,6 +26,7 @@ from sgno.lab.recipe import TrainConfig
 from sgno.lab.store import Store
 from sgno.registry import MODELS, get_model, with_settings
 from sgno.solve.forecast_horizon import LEVEL, PROBABILITY, ForecastHorizon, calibrate
+from sgno.solve.show import score_text, with_error_curve
 from sgno.training import Progress
 from sgno.training.feed import num_windows
 from sgno.weights import load
@@ -164,6 +165,16 @@ class Fit(NamedTuple):
     horizon: ForecastHorizon
     tried: tuple[Tried, ...] = ()
     summary: str = ""
+
+    def __repr__(self) -> str:
+        record = self.record
+        steps = f"{record['stable_step']} of {len(record['mean_nrmse'])} steps"
+        warned = f"; {len(self.warnings)} warnings" if self.warnings else ""
+        name, score = record["job"]["model_name"], score_text(record["gmean100"])
+        return f"Fit({name}: GMean100 {score}, below 20 % for {steps}{warned})"
+
+    def _repr_html_(self) -> str:
+        return with_error_curve(repr(self), self.record["mean_nrmse"])
 
 
 def fit(

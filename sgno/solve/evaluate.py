@@ -29,6 +29,7 @@ from sgno.solve.metrics import (
     stable_step,
 )
 from sgno.solve.monitor import Reference, Signals, signals_of, start_of
+from sgno.solve.show import score_text, with_error_curve
 from sgno.step import Step, visible
 
 # Numbers of reference states on the device at once, and of one time of a block of trajectories: 64 and 16 MB
@@ -60,6 +61,14 @@ class Evaluation:
     reference_spectrum: np.ndarray
     sample: np.ndarray
     signals: Signals | None = None
+
+    def __repr__(self) -> str:
+        steps, trajectories = self.nrmse.shape
+        good = f"below 20 % for {self.stable_step()} of {steps} steps"
+        return f"Evaluation(GMean100 {score_text(self.gmean100)}, {good}, {trajectories} trajectories)"
+
+    def _repr_html_(self) -> str:
+        return with_error_curve(repr(self), [float(e) for e in self.mean_nrmse])
 
     @property
     def mean_nrmse(self) -> np.ndarray:
