@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sgno.cli.app import app
 from sgno.lab.data.scenario import true_symbol
-from sgno.lab.report.figures.explain import explain_figure
+from sgno.lab.report.figures.one_model import explain_figure
 from sgno.lab.tasks import get_task
 from sgno.lab.zoo import find
 from sgno.nn.normalised import Normalised

@@ -14,7 +14,7 @@ from sgno.errors import InputError
 from sgno.lab.data.scenario import solver
 from sgno.lab.data.trajectories import load_trajectories
 from sgno.lab.report import write_report
-from sgno.lab.report.figures.frontier import frontier_figure
+from sgno.lab.report.figures.ratios import frontier_figure
 from sgno.lab.report.frontier import read_frontier
 from sgno.lab.tasks import get_task
 from sgno.step import batch

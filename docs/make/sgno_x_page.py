@@ -3,15 +3,14 @@
 import dataclasses
 from pathlib import Path
 
-from sgno.lab.report.figures.frontier import frontier_figure
+from sgno.lab.report.figures.ratios import frontier_figure
 from sgno.lab.report.figures.style import encode, styled
 from sgno.lab.report.groups import Comparison, compare
 from sgno.lab.report.runs import read_store
-from sgno.lab.report.tables.frontier import frontier_table
+from sgno.lab.report.tables.details import transfer_table
 from sgno.lab.report.tables.main import main_table
-from sgno.lab.report.tables.sgno_x import sgno_x_ablation_table, sgno_x_table
+from sgno.lab.report.tables.sgno_x import frontier_table, sgno_x_ablation_table, sgno_x_table
 from sgno.lab.report.tables.table import Table
-from sgno.lab.report.tables.transfer import transfer_table
 from sgno.lab.report.text import markdown
 from sgno.lab.tasks import TASKS
 

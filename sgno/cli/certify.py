@@ -164,7 +164,7 @@ def _print_horizon(name: str, evidence: "Evidence") -> None:
 
 def _draw(name: str, evidence: dict[str, Any], words: list[str], out: Path) -> list[str]:
     from sgno.io.commit import make_folder
-    from sgno.lab.report.figures.certificate import certificate_figure
+    from sgno.lab.report.figures.one_model import certificate_figure
     from sgno.lab.report.figures.style import save, styled
 
     safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name).strip("_")[-80:]

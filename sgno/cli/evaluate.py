@@ -113,7 +113,7 @@ def _write(out: Path, summary: dict[str, Any], scored, tau: float, force: bool) 
 
     from sgno.io.commit import new_folder
     from sgno.io.files import write_json
-    from sgno.lab.report.figures.evaluation import evaluation_figure
+    from sgno.lab.report.figures.one_model import evaluation_figure
     from sgno.lab.report.figures.style import save, styled
 
     last = len(scored.nrmse)

@@ -116,7 +116,7 @@ def _add_truth(curves: list[dict[str, Any]], task, grid) -> None:
 
 def _write(content: dict[str, Any], out: Path, title: str) -> list[str]:
     from sgno.io.files import write_json
-    from sgno.lab.report.figures.explain import explain_figure
+    from sgno.lab.report.figures.one_model import explain_figure
     from sgno.lab.report.figures.style import save, styled
 
     out.mkdir(parents=True, exist_ok=True)

@@ -13,10 +13,9 @@ from markupsafe import Markup
 
 from sgno.io.commit import write_bytes
 from sgno.lab.report import paper
-from sgno.lab.report.figures.frontier import frontier_figure
+from sgno.lab.report.figures.ratios import frontier_figure
 from sgno.lab.report.figures.style import encode, styled
 from sgno.lab.report.groups import Comparison, compare
-from sgno.lab.report.markup import table_html
 from sgno.lab.report.models import SGNO, label
 from sgno.lab.report.own import Card, is_own, own_page
 from sgno.lab.report.payload import packed, page_data
@@ -25,6 +24,7 @@ from sgno.lab.report.runs import Contents, read_store
 from sgno.lab.report.statistics import ratio, spread
 from sgno.lab.report.tables import all_tables
 from sgno.lab.report.tables.table import number_text
+from sgno.lab.report.text import table_html
 from sgno.lab.store import Store
 
 _TEMPLATES = Path(__file__).parent / "templates"

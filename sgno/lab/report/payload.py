@@ -24,8 +24,13 @@ from sgno.lab.report.fields import (
 from sgno.lab.report.groups import Comparison, Group, Row
 from sgno.lab.report.models import ABLATIONS, SGNO, is_sgno_x, is_variant, label, look, order
 from sgno.lab.report.runs import DIAGNOSTICS
-from sgno.lab.report.tables.ablation import ablation_ratio, ablation_rows
-from sgno.lab.report.tables.spectral import TITLES, comparators, spectral_ratios
+from sgno.lab.report.tables.ratios import (
+    SPECTRAL_TITLES,
+    ablation_ratio,
+    ablation_rows,
+    comparators,
+    spectral_ratios,
+)
 from sgno.lab.store import Store
 
 MOST_ROWS = 40
@@ -52,7 +57,7 @@ def page_data(comparison: Comparison, store: Store) -> dict[str, Any]:
         "rows": _rows(rows, store, notes),
         "samples": samples,
         "errorScale": {"floor": ERROR_FLOOR, "top": ERROR_TOP},
-        "diagnostics": TITLES,
+        "diagnostics": SPECTRAL_TITLES,
         "ratios": [_ratios(row) for row in rows if SGNO in row.groups and comparators(row)],
         "ablation": [_ablation(row) for row in ablation_rows(comparison)[:MOST_ROWS]],
         "notes": notes

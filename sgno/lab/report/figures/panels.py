@@ -1,4 +1,4 @@
-"""Figures with one panel a task, and what they show of a store."""
+"""Figures with one panel a task: error growth, and error against cost."""
 
 import math
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sgno.lab.report.figures.style import figure_text, new_figure
+from sgno.lab.report.figures.style import figure_text, new_figure, plot_curve
 from sgno.lab.report.groups import Comparison, Row
-from sgno.lab.report.models import ABLATIONS, is_sgno_x, order
+from sgno.lab.report.models import ABLATIONS, is_sgno_x, look, order
 
 MOST_PANELS = 15
 _COLUMNS = 3
@@ -61,3 +61,37 @@ def main_models(row: Row) -> list[str]:
     """The models of the main table, in its order: neither ablations nor variants of SGNO-X."""
     kept = [m for m in row.groups if m not in ABLATIONS and (not is_sgno_x(m) or m == "sgno-x")]
     return sorted(kept, key=order)
+
+
+def rollout_figure(comparison: Comparison) -> Figure | None:
+    """Median mean nRMSE with quartile band against the step, logarithmic."""
+    return task_panels(comparison, _curves, xlabel="rollout step", ylabel="mean nRMSE")
+
+
+def _curves(axes: Axes, row: Row) -> None:
+    for model in main_models(row):
+        plot_curve(axes, row.groups[model])
+    axes.set_xlim(left=0)
+
+
+def cost_figure(comparison: Comparison) -> Figure | None:
+    """GMean100 against seconds of training, both logarithmic; down and to the left is better."""
+    return task_panels(comparison, _points, xlabel="training time, s", ylabel="GMean100")
+
+
+def _points(axes: Axes, row: Row) -> None:
+    for model in main_models(row):
+        group, style = row.groups[model], look(model)
+        if not math.isfinite(group.score.median):
+            continue
+        axes.plot(
+            group.train_seconds.median,
+            group.score.median,
+            linestyle="",
+            marker=style.marker,
+            markersize=8,
+            color=style.light,
+            label=figure_text(style.label),
+        )
+    axes.set_xscale("log")
+    axes.margins(0.15)

@@ -1,14 +1,23 @@
-"""SGNO-X beside SGNO, Linear and the paper, with what it cost; and what each of its parts is worth."""
+"""SGNO-X beside SGNO, Linear, the paper and the solver; what it cost, and what each of its parts is worth."""
 
 import dataclasses
 import math
 
 from sgno.lab.report import paper
+from sgno.lab.report.frontier import Frontier
 from sgno.lab.report.groups import Comparison, Row
 from sgno.lab.report.models import LINEAR, SGNO, SGNO_X, SGNO_X_START
 from sgno.lab.report.statistics import ratio
 from sgno.lab.report.tables.main import task_cell
-from sgno.lab.report.tables.table import Cell, Column, Table, beside_paper, number_cell, number_text
+from sgno.lab.report.tables.table import (
+    Cell,
+    Column,
+    Table,
+    beside_paper,
+    name_cell,
+    number_cell,
+    number_text,
+)
 
 # With the latent carry of version 0.1, which is no longer built but has records.
 ABLATION_TITLES = {
@@ -101,3 +110,35 @@ def _part(row: Row, model: str) -> Cell:
         return cell
     times = ratio(group.score.median, whole.score.median)
     return cell if times is None else dataclasses.replace(cell, notes=(f"×{number_text(times)}",))
+
+
+def frontier_table(frontier: Frontier) -> Table:
+    rows = [
+        (
+            name_cell("SGNO-X" if p.name == "sgno-x" else "exponax"),
+            Cell(str(p.divisions), p.divisions),
+            number_cell(p.gmean100),
+            Cell(str(p.stable_step), p.stable_step),
+            number_cell(1e3 * p.seconds),
+            number_cell(1e3 * p.low),
+            number_cell(1e3 * p.high),
+        )
+        for p in frontier.points
+    ]
+    return Table(
+        "frontier",
+        "Against the solver",
+        "The solver that made the data, with fewer and fewer substeps, and SGNO-X by its best recipe, which "
+        "saw the data alone: GMean100, the step up to which the mean nRMSE stays at or below 0.2 (of 100), "
+        f"and milliseconds for one step of all states: median, fastest and slowest. {frontier.origin}.",
+        (
+            Column("Step", numeric=False),
+            Column("Substeps or inner steps"),
+            Column("GMean100"),
+            Column("Stable step (0.2)"),
+            Column("ms a step"),
+            Column("Fastest"),
+            Column("Slowest"),
+        ),
+        tuple(rows),
+    )
