@@ -2,13 +2,15 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
+import injection
 import numpy as np
 import pytest
-from disks import orphan
+from disks import close_disk, open_disk, orphan
 
-from sgno.errors import InputError
+from sgno.errors import InputError, StorageError
 from sgno.io import commit
 from sgno.io.commit import new_folder, sweep, write_bytes
 from sgno.io.locks import claim
@@ -145,3 +147,30 @@ def test_a_claim_does_not_write_where_a_link_leads(tmp_path):
     os.mkfifo(path)
     with pytest.raises(InputError, match="no file"), claim(path):
         pass
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("gcc") is None, reason="needs Linux and gcc")
+def test_some_system_calls_fail_or_kill(tmp_path):
+    """`validation/test_injection.py` tries every one."""
+    found = injection.start(tmp_path, ["write .npz", "replace .h5", "record"], 5)
+    for name, each in found.items():
+        assert each["faults"] == [] and sum(each["points"].values()) >= 16, name
+
+
+def test_a_full_disk_ends_hdf5_output_in_words():
+    disk, states = open_disk(), np.ones((2, 64, 1, 4096), np.float32)
+    try:
+        path = disk.folder / "u.h5"
+        write(path)
+        old = path.read_bytes()
+        specs = {"u": Spec(states.shape)}
+        with (
+            pytest.raises(StorageError, match=r"Cannot write .*u\.h5"),
+            writer(path, specs, replace=True) as sink,
+        ):
+            disk.fill()
+            sink.put("u", 0, states)
+        disk.free()
+        assert path.read_bytes() == old and os.listdir(disk.folder) == ["u.h5"]
+    finally:
+        close_disk(disk)

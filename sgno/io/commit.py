@@ -57,6 +57,8 @@ def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     with part(target) as beside:
         (beside / "content").mkdir()
         yield beside / "content"
+        # What a failing disk did not let go of is not part of the result.
+        sweep(beside / "content")
         try:
             commit(beside / "content", target, replace=replace)
         except _Appeared:

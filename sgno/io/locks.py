@@ -16,7 +16,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from sgno.errors import InputError
+from sgno.errors import InputError, storage_error
 
 try:
     import fcntl
@@ -126,7 +126,7 @@ def _open(path: Path) -> int:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise _foreign(path) from error
-        raise
+        raise storage_error(error, path) or error from error
     told = os.fstat(descriptor)
     if not stat.S_ISREG(told.st_mode) or told.st_nlink > 1:
         os.close(descriptor)

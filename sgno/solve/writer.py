@@ -188,7 +188,9 @@ def _npy_files(path: Path, arrays: Mapping[str, Spec]) -> dict[str, _Place]:
             header = {"descr": np.dtype(spec.dtype).str, "fortran_order": False, "shape": spec.shape}
             np.lib.format.write_array_header_2_0(file, header)
             places[name] = _Place(Path(file.name), file.tell())
-            file.truncate(file.tell() + spec.nbytes)
+            file.flush()
+            # Unlike `file.truncate` it goes on after an interruption.
+            os.ftruncate(file.fileno(), file.tell() + spec.nbytes)
     return places
 
 
@@ -215,7 +217,8 @@ def _hdf5_file(path: Path, arrays: Mapping[str, Spec]) -> dict[str, _Place]:
         for at, content in image.written:
             file.seek(at)
             file.write(content)
-        file.truncate(image.size)
+        file.flush()
+        os.ftruncate(file.fileno(), image.size)
     return places
 
 
