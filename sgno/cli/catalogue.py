@@ -160,7 +160,7 @@ def example(
 
     import numpy as np
 
-    from sgno.io.files import write_bytes
+    from sgno.io.commit import write_bytes
     from sgno.lab.wild import get
 
     task = get(of)

@@ -1,6 +1,5 @@
 """`sgno export`"""
 
-import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,7 +50,7 @@ def export(
     if out.exists():
         if not force:
             raise InputError(f"{out} exists already. Choose another name, or add --force to replace it.")
-        _remove(out, to)
+        _check_replaceable(out, to)
     origin = {"weights": weights, **read_provenance(find(weights))}
     if to is Target.onnx:
         from sgno.export.onnx import export_onnx
@@ -66,7 +65,7 @@ def export(
     else:
         from sgno.export import export_torch
 
-        export_torch(out, step, step.grid, origin)
+        export_torch(out, step, step.grid, origin, replace=force)
         difference = _torch_difference(out, step) if check else None
     summary = {
         "weights": weights,
@@ -82,13 +81,10 @@ def export(
         emit_json(summary)
 
 
-def _remove(out: Path, to: Target) -> None:
-    """Make way, but only for what an export could have written."""
-    if to is not Target.torch and out.is_file():
-        out.unlink()
-    elif to is Target.torch and (out / "settings.json").is_file() and (out / "step.py").is_file():
-        shutil.rmtree(out)
-    else:
+def _check_replaceable(out: Path, to: Target) -> None:
+    """Only what an export could have written is replaced, and only once the new one is whole."""
+    folder = (out / "settings.json").is_file() and (out / "step.py").is_file()
+    if not (folder if to is Target.torch else out.is_file()):
         raise InputError(f"{out} was not written by an export to {to.value}. Choose another name.")
 
 

@@ -37,12 +37,19 @@ class Parts(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def export_torch(folder: Path, step: Step, grid: Grid, provenance: Mapping[str, Any] | None = None):
+def export_torch(
+    folder: Path,
+    step: Step,
+    grid: Grid,
+    provenance: Mapping[str, Any] | None = None,
+    *,
+    replace: bool = False,
+):
     """Write a step as a PyTorch module, whole or not at all.
 
     **Arguments:**
 
-    - `folder`: becomes `step.py`, `settings.json` and `weights.npz`; must not exist.
+    - `folder`: becomes `step.py`, `settings.json` and `weights.npz`; must not exist, but for `replace`.
     - `step`: an SGNO, an SGNO-X or a linear step, normalised or not.
     - `grid`: the states it was trained on.
     - `provenance`: kept in `settings.json`.
@@ -58,9 +65,9 @@ def export_torch(folder: Path, step: Step, grid: Grid, provenance: Mapping[str, 
         "points": list(grid.points),
         "provenance": dict(provenance or {}),
     }
-    if Path(folder).exists():
+    if Path(folder).exists() and not replace:
         raise InputError(f"{folder} exists already. Choose another name or delete it.")
-    with new_folder(folder) as beside:
+    with new_folder(folder, replace=replace) as beside:
         text = files("sgno.export").joinpath("torch_step.py").read_bytes()
         write_bytes(beside / "step.py", [text])
         np.savez(beside / "weights.npz", allow_pickle=False, **arrays)
