@@ -39,7 +39,7 @@ MOST_ROWS = 40
 SPECTRUM_EVERY = 10
 """Jobs store the spectrum of steps 1, 11, 21, ..."""
 
-PICTURE_BYTES = 1_350_000
+PICTURE_BYTES = 1_200_000
 """Room for films in the page; what does not fit is left out and said so."""
 
 _MOST_STEPS = 200
