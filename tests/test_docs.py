@@ -277,7 +277,8 @@ def test_every_command_and_option_that_the_docs_mention_exists():
     options = {
         text for command in known.values() for p in command.params for text in (*p.opts, *p.secondary_opts)
     }
-    options |= {"--help", "--version"}
+    # The last is of `dask scheduler`.
+    options |= {"--help", "--version", "--no-dashboard"}
     for page, text in _prose().items():
         for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S)):
             for command in re.findall(r"^sgno ([a-z]+)\b", span):
