@@ -127,7 +127,8 @@ def history_plot(history: Sequence[Mapping[str, Any]], path: Path) -> None:
     axis.set_title("Ratios within one run, by commit")
     if followed:
         axis.set_yscale("log")
-        _plain_numbers(axis.yaxis)
+        for formatted in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+            formatted(FormatStrFormatter("%g"))
         axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     else:
         _not_measured(axis)
