@@ -21,6 +21,8 @@ class ModelConfig(abc.ABC):
     # What a model learns in unless it is told otherwise: states shifted and scaled, only scaled (a shift
     # would spoil the form of an equation), or as they are.
     units: ClassVar[Normalise] = "standard"
+    # Whether it can learn from known inputs that stand beside the state as channels.
+    takes_inputs: ClassVar[bool] = True
 
     @abc.abstractmethod
     def build(self, grid: Grid, *, key: PRNGKeyArray) -> Step:

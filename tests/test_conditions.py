@@ -153,6 +153,7 @@ def test_the_command_line_takes_inputs_from_files_and_as_values(place):
         (["--inputs", "c", "--holds", "d"], "Unknown input to hold"),
         (["--history", 0], "must be at least 1"),
         (["--history", 12], "at least 13 frames"),
+        (["--inputs", "c", "--model", "equation"], "takes no --inputs here"),
         (["--inputs", "train"], "Input 'train' has the shape"),
     ],
 )
@@ -161,6 +162,16 @@ def test_wrong_inputs_end_in_one_line(place, flags, message):
     done = invoke("fit", "own.npz", "--model", TINY, *flags)
     said = " ".join(done.stderr.split())
     assert done.exit_code == 2 and message in said and sorted(os.listdir()) == before, said
+
+
+def test_a_rollout_at_another_time_step(place):
+    step = sgno.fit(forced(), "linear", dt=np.linspace(0.1, 0.2, 8), test=2).step
+    sgno.save("dt.st", step)
+    np.save("one.npy", START[0].astype(np.float32))
+    done = invoke("rollout", "dt.st", "--initial", "one.npy", "--steps", 3, "--dt", 0.15, "--out", "out.npy")
+    assert done.exit_code == 0, done.output
+    states = sgno.rollout(step.bind(dt=0.15), jnp.asarray(START[0], jnp.float32), 3)
+    np.testing.assert_allclose(np.load("out.npy")[0, 1:], states, rtol=1e-5, atol=1e-5)
 
 
 def test_a_rollout_without_its_inputs_is_refused(place, controlled):
@@ -173,6 +184,8 @@ def test_a_rollout_without_its_inputs_is_refused(place, controlled):
         ("w.st", ["--inputs", "d=1"], "Unknown input of the model"),
         ("w.st", ["--inputs", "c=high"], "not a number"),
         ("plain.st", ["--inputs", "c=1"], "has no inputs"),
+        ("plain.st", ["--dt", "0.1"], "cannot change it"),
+        ("plain.st", ["--dt", "0"], "must be positive"),
     ):
         done = invoke("rollout", weights, "--initial", "one.npy", "--steps", 3, "--out", "out.npy", *flags)
         said = " ".join(done.stderr.split())

@@ -9,7 +9,7 @@ import typer
 
 from sgno.cli import options
 from sgno.cli.console import emit_json, progress_bar, say
-from sgno.cli.known import known_inputs
+from sgno.cli.known import at_time_step, known_inputs
 from sgno.cli.trust import say_trust, trust_in
 from sgno.errors import InputError
 
@@ -50,6 +50,10 @@ def rollout(
     key: options.Key = None,
     layout: options.Layout = None,
     inputs: options.GivenInputs = None,
+    dt: Annotated[
+        float | None,
+        typer.Option(help="Another time for a step.", show_default="the one it was trained with"),
+    ] = None,
     watch: Annotated[
         str | None,
         _watching(
@@ -107,7 +111,8 @@ def rollout(
     history = step.history if isinstance(step, Conditioned) else 1
     frames, of = initial_states(initial, step.grid, key=key, layout=layout, samples=samples, frames=history)
     u0 = start = frames[:, -1]
-    given = known_inputs(step, inputs, initial, key)
+    given = known_inputs(step, inputs, initial, key, dt=dt)
+    step = at_time_step(step, given, dt)
     if isinstance(step, Conditioned):
         known = step.known(given, of, None, u0.shape[2:]).take(slice(len(u0)), slice(history - 1, None))
         step, start = step.given(known), step.start(frames)

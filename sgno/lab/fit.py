@@ -77,6 +77,12 @@ def plan_fit(
     config = get_model(model, grid.num_spatial_dims) if isinstance(model, str) else model
     # A config or an APEBench string says its sizes itself; a named model takes those that the grid carries.
     config = config.for_grid(grid) if isinstance(model, str) and model in MODELS else config
+    known = data.inputs if isinstance(data, OwnData) else data.task.inputs
+    if known and not config.takes_inputs:
+        raise InputError(
+            f"The model {config.kind} takes no --inputs here ({', '.join(spec.name for spec in known)}). Use "
+            "sgno.discover(u, inputs=...), or another model."
+        )
     told = _told(config, data if isinstance(data, OwnData) else data.task)
     config = with_settings(config, {**told, **(settings or {})})
     protocol = TrainConfig.for_model(config, **(training or {}))

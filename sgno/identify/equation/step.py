@@ -39,6 +39,7 @@ class EquationConfig(ModelConfig):
 
     kind: ClassVar[str] = "equation"
     units: ClassVar[Normalise] = "none"
+    takes_inputs: ClassVar[bool] = False
 
     dt: float = 1.0
     length: float | tuple[float, ...] = 1.0
