@@ -317,6 +317,41 @@ def test_a_forecast_of_many_is_that_of_the_step():
         np.testing.assert_allclose(u[1:], rolled, atol=3e-6)
 
 
+def test_a_coefficient_that_varies_in_space_is_learned():
+    rng = np.random.default_rng(19)
+    x = 2 * np.pi * np.arange(32) / 32
+    a = 1 + 0.3 * np.cos(x) - 0.2 * np.sin(2 * x)
+    varying = {term(0, 0, ("a", 0), (0, 1)): -1.0}
+    box = Box((32,), (2 * np.pi,))
+    u0 = smooth(rng, (6, 1), 32)
+    truth = Equation(tuple(varying), (-1.0,), ("u",), box.lengths, max_step=0.02)
+    u = simulate(truth, u0, steps=14, dt=0.1, inputs={"a": a})
+    discovery = discover(u, dt=0.1, length=2 * np.pi)
+    (field,) = discovery.equation.fields
+    np.testing.assert_allclose(field.values(32), -a, atol=1e-4)
+    assert discovery.found and str(discovery.equation) == "u_t = +1 a u_x" and not discovery.equation.inputs
+    again = simulate(discovery.equation, u0, steps=5, dt=0.1)
+    np.testing.assert_allclose(again, u[:, :6], atol=1e-4)
+    rolled = sgno.rollout(EquationStep(discovery.equation, (32,), dt=0.1), jnp.asarray(u0[0], jnp.float32), 5)
+    np.testing.assert_allclose(rolled, again[0, 1:], atol=1e-5)
+
+
+def test_a_mean_that_never_moves_is_a_conserved_quantity():
+    rng = np.random.default_rng(20)
+    u0 = smooth(rng, (6, 1), 32)
+    slopes = term(0, 0, (0, 1), (0, 1))
+    terms = {term(0, 0, (0, 2)): 0.2, slopes: -0.5}
+    truth = Equation(
+        tuple(terms), tuple(terms.values()), ("u",), (2 * np.pi,), max_step=0.02, conserves_mean=True
+    )
+    u = simulate(truth, u0, steps=20, dt=0.1)
+    discovery = discover(u, dt=0.1, length=2 * np.pi)
+    assert set(found(discovery)) == set(terms) and discovery.equation.conserves_mean
+    assert "minus its mean" in str(discovery.equation)
+    step = EquationStep(discovery.equation, (32,), dt=0.1)
+    np.testing.assert_allclose(step(jnp.asarray(u[0, 0], jnp.float32)), u[0, 1], atol=2e-6)
+
+
 def test_data_of_noise_alone_are_not_explained():
     rng = np.random.default_rng(12)
     u = np.cumsum(rng.normal(size=(6, 20, 1, 32)), axis=1)

@@ -24,7 +24,7 @@ def explain(
     cache: options.Cache = None,
     json: options.Json = False,
 ):
-    """Say what a trained SGNO-X learned: its rates, its strongest terms, its forcing.
+    """Say what a trained SGNO-X learned: its rates, its strongest terms, its forcing; or the equation found.
 
     Damping and dispersion are drawn against the wavenumber, beside the equation's own linear part where
     the task has one.
@@ -32,6 +32,7 @@ def explain(
     options.check_writable(out)
     import numpy as np
 
+    from sgno.identify.equation import EquationStep
     from sgno.lab.zoo import find, load
     from sgno.nn.normalised import Normalised
     from sgno.sgno_x import SGNOX
@@ -46,10 +47,13 @@ def explain(
             step.step,
             np.asarray(step.scale, np.float32).reshape(-1, *(1,) * len(step.grid.points)),
         )
+    if isinstance(step, EquationStep):
+        _tell(step, out, json)
+        return
     if not isinstance(step, SGNOX):
         raise InputError(
-            f"{weights} is a {step.config.kind} model, and only SGNO-X is made of terms that can be read. "
-            "Give the weights of a model of kind sgno-x, for example ks1d/sgno-x."
+            f"{weights} is a {step.config.kind} model, and only SGNO-X and equations are made of terms "
+            "that can be read. Give the weights of one, for example ks1d/sgno-x."
         )
     task = _task(read_provenance(find(weights)))
     found = read(step, _states(task, data, layout, cache, step.grid, weights) / scale)
@@ -62,6 +66,18 @@ def explain(
         say(f"Figure: {content['files'][0]}")
     if json:
         emit_json(content)
+
+
+def _tell(step, out: Path | None, json: bool) -> None:
+    """An equation is its own explanation."""
+    if out is not None:
+        raise InputError("An equation has no figure. Leave out --out.")
+    found, notes = step.config.found, step.config.notes
+    lines = [*([] if found else ["No equation was found. The step is that of:"]), str(step.equation)]
+    lines += [*(f"  {line}" for line in step.equation.details()), *(f"  {note}" for note in notes)]
+    say("\n".join(lines), to=console if json else answers)
+    if json:
+        emit_json({"equation": str(step.equation).splitlines(), "found": found, "notes": list(notes)})
 
 
 def _task(provenance: dict[str, Any]):

@@ -1,7 +1,7 @@
 """Find the PDE behind trajectories, noisy, coarse or parametric, with an interval for each coefficient."""
 
-from sgno.identify.equation.discover import Discovery as Discovery
 from sgno.identify.equation.discover import discover as discover
+from sgno.identify.equation.discovery import Discovery as Discovery
 from sgno.identify.equation.exponax import exponax_stepper as exponax_stepper
 from sgno.identify.equation.simulate import simulate as simulate
 from sgno.identify.equation.start import warm_start as warm_start

@@ -14,6 +14,8 @@ _ROUNDING = 1e-7
 # Below this fraction of the data, what looks like noise may be the tail of a spectrum, and initial states
 # need not be estimated: chosen on Burgers and KdV at 64 points, whose tails reach 3e-4.
 _NOISY = 5e-4
+# A mean that moves by less than this part of the data from frame to frame moves by rounding.
+_SAME_MEAN = 1e-6
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Data:
         signal = np.maximum((np.abs(v) ** 2).mean((0, 1)) - floor, 0)
         # The mean power of noise alone has the relative spread 1/sqrt(count).
         keep = (signal > 3 * floor / math.sqrt(v.shape[0] * v.shape[1])) & box.inner()
+        # A channel's mean that never moves is a conserved quantity: no term may change it.
+        means = np.abs(np.diff(v[(..., *(0,) * box.dims)], axis=1)).max((0, 1))
+        conserved = bool((noise <= _NOISY * rms).all() and (means < _SAME_MEAN * rms).all())
+        box = replace(box, conserves_mean=conserved)
         return Data(v, dt, box, inputs, noise, rms, signal, keep)
 
     def take(self, samples: Sequence[int], frames: slice = slice(None)) -> "Data":

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgno.errors import InputError, require
-from sgno.identify.equation.flow import Box, Inputs, System
+from sgno.identify.equation.flow import Inputs, System, box_of
 from sgno.identify.equation.step import rates
 from sgno.identify.equation.terms import Equation
 from sgno.spectral import to_modes
@@ -42,8 +42,9 @@ def exponax_stepper(
     given = dict(inputs or {})
     if missing := [n for n in equation.inputs if n not in given]:
         raise InputError(f"The equation needs the input '{missing[0]}'. Give it in inputs.")
-    box = Box((num_points,) * dims, equation.lengths)
+    box = box_of(equation, (num_points,) * dims)
     arrays = {n: np.full((1, 1, *(1,) * dims), float(a)) for n, a in given.items()}
+    arrays |= {n: a[None, None] for n, a in equation.field_values(box.points).items()}
     system = System(equation.terms, box, channels, Inputs(arrays, box))
     generator = system.generator(np.array(equation.coefficients), np.zeros(1, int))[0]
     each = np.arange(channels)

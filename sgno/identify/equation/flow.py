@@ -15,16 +15,20 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from sgno.identify.equation.terms import Factor, Order, Term
+from sgno.identify.equation.terms import Equation, Factor, Order, Term
 from sgno.spectral import mode_numbers, mode_shape, multiplicity, shared_index, to_modes, to_points
 
 
 @dataclass(frozen=True)
 class Box:
-    """A periodic box: points and side lengths along each axis."""
+    """A periodic box: points and side lengths along each axis.
+
+    - `conserves_mean`: whether the mean over the box is taken from every rate of change.
+    """
 
     points: tuple[int, ...]
     lengths: tuple[float, ...]
+    conserves_mean: bool = False
 
     @property
     def dims(self) -> int:
@@ -56,6 +60,13 @@ class Box:
             symbol = symbol * (2j * np.pi / length * number) ** o
         return symbol
 
+    def outer(self, order: Order) -> np.ndarray:
+        """The symbol of a derivative that acts on a whole term."""
+        symbol = self.derivative(order)
+        if self.conserves_mean:
+            symbol[(0,) * self.dims] = 0
+        return symbol
+
     def padded(self, degree: int) -> "Box":
         """The grid on which a product of `degree` factors is formed without aliasing."""
         return Box(tuple(2 * math.ceil((degree + 1) * n / 4) for n in self.points), self.lengths)
@@ -63,6 +74,11 @@ class Box:
     def broadcast(self, per_channel: np.ndarray) -> np.ndarray:
         """Values `(C,)` shaped to multiply amplitudes `(..., C, *modes)`."""
         return per_channel.reshape(-1, *(1,) * self.dims)
+
+
+def box_of(equation: Equation, points: tuple[int, ...]) -> Box:
+    """The box of an equation with these points."""
+    return Box(points, equation.lengths, equation.conserves_mean)
 
 
 def resample(v: np.ndarray, box: Box, to: Box) -> np.ndarray:
@@ -212,9 +228,11 @@ class System:
             self.groups.setdefault((self.terms[j].target, self.terms[j].outer), []).append(j)
         orders = {o for t in self.terms for o in (t.outer, *(f.order for f in t.factors))}
         self.symbols = {o: box.derivative(o) for o in orders}
+        self.outer = {t.outer: box.outer(t.outer) for t in self.terms}
         # Tangents are in single precision: a Jacobian needs no more, and they take most of the time. In 1D
         # their transforms, derivative included, are matrix products: several times as fast as FFTs here.
         self.single = {o: s.astype(np.complex64) for o, s in self.symbols.items()}
+        self.single_outer = {o: s.astype(np.complex64) for o, s in self.outer.items()}
         self.synthesis: dict[Order, np.ndarray] = {}
         self.analysis: dict[Order, np.ndarray] = {}
         if box.dims == 1:
@@ -223,6 +241,7 @@ class System:
             back = self._from_fine(np.eye(self.fine.points[0]))
             for o, s in self.symbols.items():
                 self.synthesis[o] = self._to_fine(unit * s).astype(np.float32)
+            for o, s in self.outer.items():
                 self.analysis[o] = np.ascontiguousarray(back * s).view(float).astype(np.float32)
 
     def _to_fine(self, v: np.ndarray) -> np.ndarray:
@@ -237,7 +256,7 @@ class System:
 
     def linear_symbol(self, j: int, samples: np.ndarray) -> np.ndarray:
         """The symbol of a linear term times its parameters, `(samples, *modes)`."""
-        symbol, weight = self.symbols[self.terms[j].outer], np.ones(len(samples))
+        symbol, weight = self.outer[self.terms[j].outer], np.ones(len(samples))
         for f in self.terms[j].factors:
             if f.is_state:
                 symbol = symbol * self.symbols[f.order]
@@ -281,7 +300,7 @@ class System:
                 if coefficients[j]
             ]
             if q:
-                out[:, target] += self.symbols[outer] * self._from_fine(np.sum(q, axis=0))
+                out[:, target] += self.outer[outer] * self._from_fine(np.sum(q, axis=0))
         return out
 
     def tangent_rates(
@@ -309,7 +328,7 @@ class System:
             if self.box.dims == 1:
                 out[:, :, target] += (q @ self.analysis[outer]).view(np.complex64)
             else:
-                out[:, :, target] += self.single[outer] * self._from_fine(q)
+                out[:, :, target] += self.single_outer[outer] * self._from_fine(q)
         return out
 
     def _changes(self, f: Factor, tangents: np.ndarray) -> np.ndarray:
@@ -331,7 +350,7 @@ class System:
                 continue
             if t.factors not in products:
                 products[t.factors] = self._from_fine(self._product(t.factors, values, len(v)))
-            out[:, i] = self.symbols[t.outer] * products[t.factors]
+            out[:, i] = self.outer[t.outer] * products[t.factors]
         return out
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sgno.errors import InputError
-from sgno.identify.equation.flow import Box, Inputs, System, Tables, advance
+from sgno.identify.equation.flow import Inputs, System, Tables, advance, box_of
 from sgno.identify.equation.terms import Equation
 from sgno.spectral import to_modes, to_points
 
@@ -31,8 +31,9 @@ def simulate(
     **Raises:** `InputError` for inputs that the equation needs and does not get.
     """
     samples, channels, *points = u0.shape
-    box = Box(tuple(points), equation.lengths)
-    known = Inputs(as_inputs(inputs or {}, samples, steps + 1, box.points), box, frozenset(holds))
+    box = box_of(equation, tuple(points))
+    given = {**equation.field_values(box.points), **(inputs or {})}
+    known = Inputs(as_inputs(given, samples, steps + 1, box.points), box, frozenset(holds))
     if missing := [n for n in equation.inputs if n not in known.arrays]:
         raise InputError(f"The equation needs the input '{missing[0]}'. Give it in inputs.")
     system = System(equation.terms, box, channels, known)

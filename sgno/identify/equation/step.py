@@ -14,7 +14,7 @@ from jaxtyping import Array, Complex, Float, PRNGKeyArray, PyTree
 from sgno.config import ModelConfig
 from sgno.errors import InputError
 from sgno.grid import Grid
-from sgno.identify.equation.flow import Box, Inputs, System, Tables
+from sgno.identify.equation.flow import Inputs, System, Tables, box_of
 from sgno.identify.equation.terms import Equation, Factor, channel_names, lengths_of
 from sgno.io.survey import Normalise
 from sgno.spectral import shared_index, to_modes, to_points
@@ -134,8 +134,9 @@ class EquationStep(eqx.Module):
 
     def _system(self) -> System:
         """Which terms are linear, and their symbols, on the host; parameters must be numbers there."""
-        box = Box(self.grid.points, self.equation.lengths)
-        arrays = {n: np.asarray(a, float)[None, None] for n, a in self.bound.items()}
+        box = box_of(self.equation, self.grid.points)
+        known = {**self.equation.field_values(box.points), **self.bound}
+        arrays = {n: np.asarray(a, float)[None, None] for n, a in known.items()}
         return System(self.equation.terms, box, self.grid.channels, Inputs(arrays, box))
 
     def bind(self, **inputs: float | np.ndarray) -> "EquationStep":
@@ -187,15 +188,17 @@ class EquationStep(eqx.Module):
 
     def _system_with(self, controls: Mapping[str, Array]) -> System:
         # A control is no parameter, whatever its shape: a placeholder of two frames says so.
-        box = Box(self.grid.points, self.equation.lengths)
+        box = box_of(self.equation, self.grid.points)
         ones = (1,) * box.dims
-        arrays = {n: np.zeros((1, 1, *a.shape)) for n, a in self.bound.items()}
+        known = {**self.equation.field_values(box.points), **self.bound}
+        arrays = {n: np.zeros((1, 1, *a.shape)) for n, a in known.items()}
         arrays |= {n: np.zeros((1, 2, *ones)) for n in controls}
         return System(self.equation.terms, box, self.grid.channels, Inputs(arrays, box))
 
     def _inputs_at(self, controls: Mapping[str, Array], place: Array) -> dict[str, Array]:
         theta = place / self.substeps
-        return {**self.bound, **{n: (1 - theta) * a[0] + theta * a[1] for n, a in controls.items()}}
+        fields = {n: jnp.asarray(a) for n, a in self.equation.field_values(self.grid.points).items()}
+        return {**fields, **self.bound, **{n: (1 - theta) * a[0] + theta * a[1] for n, a in controls.items()}}
 
 
 @trainable.register(EquationStep)
@@ -238,5 +241,5 @@ def rates(equation: Equation, system: System, v: State, inputs: Mapping[str, Arr
         for j in members:
             q = q + equation.coefficients[j] * math.prod(values[f] for f in system.terms[j].factors)
         back = jnp.zeros(box.modes, v.dtype).at[coarse_index].set(to_modes(q, fine.points)[fine_index])
-        out = out.at[target].add(jnp.asarray(system.symbols[outer], v.dtype) * back)
+        out = out.at[target].add(jnp.asarray(system.outer[outer], v.dtype) * back)
     return out

@@ -8,8 +8,10 @@ only one of them.
 import itertools
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from sgno.errors import InputError, unknown_name
 
@@ -112,11 +114,54 @@ def candidates(
 
 
 @dataclass(frozen=True)
+class Group:
+    """A term that a learned field multiplies: `∂^outer (a(x) prod factors)` in the equation of `target`."""
+
+    target: int
+    outer: Order
+    factors: tuple[Factor, ...]
+
+    def members(self, waves: Sequence[str]) -> list[Term]:
+        """The plain term, and one for each wave that the field is made of."""
+        waves_of = [(), *((Factor(name, (0,)),) for name in waves)]
+        return [Term(self.target, self.outer, (*w, *self.factors)) for w in waves_of]
+
+
+def carriers(channels: int) -> list[Group]:
+    """In 1D: `f`, `a u`, `a u_x`, `(a u)_x`, `a u_xx` and `(a u_x)_x`, in the equation of every channel."""
+    shapes = [((0,), None), ((0,), 0), ((0,), 1), ((1,), 0), ((0,), 2), ((1,), 1)]
+    own = lambda c, order: () if order is None else (Factor(c, (order,)),)
+    return [Group(c, outer, own(c, order)) for c in range(channels) for outer, order in shapes]
+
+
+@dataclass(frozen=True)
+class LearnedField:
+    """`a(x) = sum_m cosines[m] cos(2 pi m x / L) + sines[m] sin(2 pi m x / L)`, found from data."""
+
+    name: str
+    cosines: tuple[float, ...]
+    sines: tuple[float, ...]
+
+    def values(self, points: int) -> np.ndarray:
+        """On a grid of the box."""
+        waves = zip(self.cosines, self.sines, strict=True)
+        parts = [c * wave(m, np.cos, points) + s * wave(m, np.sin, points) for m, (c, s) in enumerate(waves)]
+        return np.sum(parts, axis=0)
+
+
+def wave(number: int, function: Callable[[np.ndarray], np.ndarray], points: int) -> np.ndarray:
+    """`function(2 pi number x / L)` on a grid of the box."""
+    return function(2 * np.pi * number * np.arange(points) / points)
+
+
+@dataclass(frozen=True)
 class Equation:
     """`∂_t w_c = sum_j coefficient_j term_j` for every channel, in the user's units of time and length.
 
     - `max_step`: the longest inner step with which the scheme stays accurate on the data it was found from.
     - `standard_errors`: of the coefficients, where they were found from data.
+    - `fields`: coefficients that vary in space (1D), which the terms name like inputs.
+    - `conserves_mean`: whether the mean over the box is taken from the rates: a channel keeps its own.
     """
 
     terms: tuple[Term, ...]
@@ -125,6 +170,8 @@ class Equation:
     lengths: tuple[float, ...]
     max_step: float
     standard_errors: tuple[float, ...] = ()
+    fields: tuple[LearnedField, ...] = ()
+    conserves_mean: bool = False
 
     def __post_init__(self):
         if len(self.terms) != len(self.coefficients):
@@ -150,10 +197,17 @@ class Equation:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the known inputs that the terms use."""
-        return tuple(dict.fromkeys(str(f.field) for t in self.terms for f in t.factors if not f.is_state))
+        own = {field.name for field in self.fields}
+        named = (str(f.field) for t in self.terms for f in t.factors if not f.is_state)
+        return tuple(name for name in dict.fromkeys(named) if name not in own)
+
+    def field_values(self, points: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """The learned fields on a grid."""
+        return {field.name: field.values(points[0]) for field in self.fields}
 
     def __str__(self) -> str:
-        return "\n".join(self._sides("{}_t = {}", self._text))
+        ending = "  (minus its mean over the box)" if self.conserves_mean else ""
+        return "\n".join(self._sides("{}_t = {}" + ending, self._text))
 
     def latex(self) -> str:
         return " \\\\\n".join(self._sides("\\partial_t {} &= {}", self._latex))
@@ -193,7 +247,7 @@ class Equation:
         shown, scaled = readable(term, value)
         body = self._text(shown, scaled).partition(" ")[2] or "1"
         width = abs(scaled / value) * half_width if value else half_width
-        return f"{scaled:+.6g}{'' if math.isnan(width) else f' ± {width:.2g}'}  {body}"
+        return f"{scaled:+.6g}{f' ± {width:.2g}' if width > 0 else ''}  {body}"
 
     def _text(self, term: Term, value: float) -> str:
         body = " ".join(_subscript(self.name(f.field), f.order) for f in term.factors)
@@ -257,6 +311,12 @@ def _parse_term(text: str, target: int, channels, dims: int, inputs) -> Term:
         which = channels.index(field) if field in channels else field
         factors += [Factor(which, count(axes))] * int(power or 1)
     return Term(target, count(found["axes"]), tuple(factors))
+
+
+def changes_mean(term: Term) -> bool:
+    """Whether a term may change the mean of its channel."""
+    is_derivative = len(term.factors) == 1 and any(term.factors[0].order)
+    return not any(term.outer) and not is_derivative
 
 
 def channel_names(count: int) -> tuple[str, ...]:

@@ -112,6 +112,23 @@ def solve(gram: np.ndarray, moment: np.ndarray, subset: Sequence[int]) -> np.nda
     return out
 
 
+def project_out(
+    gram: np.ndarray, moment: np.ndarray, total: float, columns: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The regression of what these columns leave unexplained on what they leave of all others."""
+    if not columns:
+        return gram, moment, total
+    own = list(columns)
+    scale = np.sqrt(np.maximum(np.diag(gram)[own], 1e-300))
+    inverse = np.linalg.pinv(gram[np.ix_(own, own)] / np.outer(scale, scale), 1e-12, hermitian=True)
+    weights = inverse / np.outer(scale, scale) @ np.column_stack([gram[own], moment[own]])
+    rest = gram - gram[:, own] @ weights[:, :-1]
+    # What is left of a column that they span is rounding.
+    spanned = np.diag(rest) < 1e-8 * np.diag(gram)
+    rest[spanned] = rest[:, spanned] = 0
+    return rest, moment - gram[:, own] @ weights[:, -1], float(total - moment[own] @ weights[:, -1])
+
+
 class WeakForm:
     """The regression of one choice of windows: Gram matrices of every channel's equation."""
 
@@ -169,13 +186,23 @@ class WeakForm:
                 (number[c], gram[c][np.ix_(cols, cols)], moment[c][cols], total[c], rows[c])
             )
 
-    def select(self, *, gain: float = 0.03, limit: int = 8) -> np.ndarray:
-        """Coefficients of the terms chosen for each equation, zero elsewhere."""
+    def select(self, *, gain: float = 0.03, limit: int = 8, always: Sequence[int] = ()) -> np.ndarray:
+        """Coefficients of the terms chosen for each equation, zero elsewhere. `always` are in any case."""
         out = np.zeros(len(self.terms))
+        kept = set(always)
         for number, gram, moment, total, rows in self.equations:
-            chosen = stepwise(gram, moment, total, rows=rows, gain=gain, limit=limit)
-            out[number] = solve(gram, moment, chosen)
+            own = [i for i, j in enumerate(number) if j in kept]
+            reduced = project_out(gram, moment, total, own)
+            chosen = stepwise(*reduced, rows=rows, gain=gain, limit=limit)
+            out[number] = solve(gram, moment, [*own, *chosen])
         return out
+
+    def residual(self, channel: int, support: Sequence[int]) -> float:
+        """The residual sum of squares of one channel's equation with these terms."""
+        number, gram, moment, total, _ = self.equations[channel]
+        kept = set(support)
+        own = [i for i, j in enumerate(number) if j in kept]
+        return max(project_out(gram, moment, total, own)[2], 1e-14 * total)
 
     def fit(self, support: Sequence[int]) -> np.ndarray:
         out = np.zeros(len(self.terms))
