@@ -349,7 +349,8 @@ def test_a_mean_that_never_moves_is_a_conserved_quantity():
     assert set(found(discovery)) == set(terms) and discovery.equation.conserves_mean
     assert "minus its mean" in str(discovery.equation)
     step = EquationStep(discovery.equation, (32,), dt=0.1)
-    np.testing.assert_allclose(step(jnp.asarray(u[0, 0], jnp.float32)), u[0, 1], atol=2e-6)
+    # The inner steps of the data are 0.02 long.
+    np.testing.assert_allclose(step(jnp.asarray(u[0, 0], jnp.float32)), u[0, 1], atol=1e-5)
 
 
 def test_data_of_noise_alone_are_not_explained():
