@@ -185,7 +185,6 @@ def _run(
         "params_real": count.real,
         **_scores(scored),
         **_validation(validated),
-        **_equation(result.step),
         "horizon": calibrate([part.nrmse for part in held_out]).to_json(),
         **({} if equation is None else {"equation": equation}),
         "monitor": summary(scored.signals),
@@ -295,16 +294,6 @@ def _validation(validated: Evaluation | None) -> dict[str, Any]:
     if validated is None:
         return {}
     return {"validation": {"gmean100": finite(validated.gmean100), "stable_step": validated.stable_step(TAU)}}
-
-
-def _equation(step: Step) -> dict[str, Any]:
-    """The equation that a step is, in the units of its data, and whether held-out data support it."""
-    if not isinstance(step, EquationStep):
-        return {}
-    config, equation = step.config, step.equation
-    lines = {"text": str(equation).splitlines(), "terms": equation.details(), "latex": equation.latex()}
-    about = {"found": config.found, "held_out": finite(config.held_out or 0.0), "notes": list(config.notes)}
-    return {"equation": {**lines, **about}}
 
 
 def _transfer(job: Job, step: Step, num_points: int, cache: Path | None) -> dict[str, Any]:
