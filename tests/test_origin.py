@@ -50,7 +50,7 @@ def test_the_workflow_runs_the_rows_of_the_matrix():
 def test_the_oldest_set_is_the_lower_bounds():
     oldest = matrix.requirements("oldest")
     assert all("==" in one for one in oldest if one not in matrix.TOOLS)
-    assert "zarr==3.0.8" in matrix.requirements("oldest-zarr") and "jax>=0.8" in matrix.requirements("newest")
+    assert "zarr==3.1.6" in matrix.requirements("oldest-zarr") and "jax>=0.8" in matrix.requirements("newest")
 
 
 def _read(name: str) -> str:

@@ -99,11 +99,12 @@ def search(model, points: tuple[int, ...], states: np.ndarray) -> tuple[float, f
         stays &= (jnp.arange(len(u)) + done // ROUND) % 2 == 0
         u, v = (jnp.where(per_state(stays, x), x, y) for x, y in ((u, new_u), (v, new_v)))
     some = states[rng.integers(len(states), size=4)]
-    return found, rounding(ready, jnp.asarray(some, jnp.float32))
+    size = float(np.sqrt(np.sum(states**2, axis=tuple(range(1, states.ndim))).max() / np.prod(points)))
+    return found, rounding(ready, jnp.asarray(some, jnp.float32), size)
 
 
-def rounding(ready, u) -> float:
-    """max |fl(f)(u) - f(u)| / (2^-24 max |u|) over a few states of the data."""
+def rounding(ready, u, size: float) -> float:
+    """max |fl(f)(u) - f(u)| / (2^-24 U) over a few states of the data, U the largest norm of all."""
     rounded = np.asarray(eqx.filter_jit(batch)(ready, u), np.float64)
 
     def widened(leaf):
@@ -116,7 +117,7 @@ def rounding(ready, u) -> float:
         exact = np.asarray(exact)
     axes = tuple(range(1, exact.ndim))
     off = np.sqrt(np.mean((rounded - exact) ** 2, axis=axes) * exact.shape[1])
-    return float(off.max() / (UNIT * float(l2(u).max())))
+    return float(off.max() / (UNIT * size))
 
 
 def coarsest(model) -> tuple[int, ...]:
