@@ -18,9 +18,9 @@ from sgno.io.files import read_json
 CASES = {
     "containers": 40_000,
     "weight headers": 3_000,
-    "npy and npz": 60_000,
+    "npy and npz": 80_000,
     "HDF5 and zarr": 40_000,
-    "zarr descriptions": 50_000,
+    "zarr descriptions": 20_000,
     "version 0.1": 20_000,
     "settings": 15_000,
     "cached data": 5_000,
