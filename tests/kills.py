@@ -127,8 +127,8 @@ def check(killed: Killed, store: Store, whole: Store, ids: set[str]) -> None:
 def _outlived(
     process: BaseProcess, being_written: Callable[[], set[Path]], seconds: float, patience: float
 ) -> bool:
-    """Whether the process still runs after that many seconds, and from then on until something is being written
-    or patience ends."""
+    """Whether the process still runs after that many seconds, and from then on until something is being
+    written or patience ends."""
     process.join(seconds)
     end = time.monotonic() + patience
     while process.is_alive() and time.monotonic() < end and not being_written():

@@ -206,8 +206,14 @@ def test_own_data_get_a_page_of_their_own_that_shows_what_is_there(tmp_path):
     assert "error of 0.00200" in plain and "300 times less than by saying that nothing changes" in plain
     assert 'id="horizon"' not in plain and 'id="equation"' not in plain and 'id="main"' not in plain
     records[2]["horizon"] = {
-        "level": 0.2, "steps": 2, "probability": 0.75, "requested": 0.9, "trajectories": 3, "length": 3,
-        "at": [1, 2, 3], "bound": [0.01, 0.1, None],
+        "level": 0.2,
+        "steps": 2,
+        "probability": 0.75,
+        "requested": 0.9,
+        "trajectories": 3,
+        "length": 3,
+        "at": [1, 2, 3],
+        "bound": [0.01, 0.1, None],
     }
     records[2]["equation"] = {
         "text": [f"u_t = -u u_x {HOSTILE}"],
