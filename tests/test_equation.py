@@ -25,6 +25,7 @@ from sgno.identify.equation import (
 from sgno.identify.equation.data import Data, noise_level
 from sgno.identify.equation.flow import Box, Inputs, System, Tables, advance, exponentials
 from sgno.identify.equation.shooting import Shooting
+from sgno.identify.equation.weak import solve
 from sgno.registry import get_model, with_settings
 from sgno.spectral import to_modes, to_points
 
@@ -190,6 +191,12 @@ def test_intervals_cover_the_truth():
         for (low, high), value in zip(discovery.intervals(), BURGERS.values(), strict=True):
             inside += low < value < high
     assert inside >= 15
+
+
+def test_a_term_that_vanishes_on_the_data_has_the_coefficient_zero():
+    x = np.array([[1.0, 0.0, 2.0], [3.0, 0.0, -1.0], [0.5, 0.0, 1.0]])
+    assert solve(x.T @ x, x.T @ (x @ [2, 5, -1]), range(3)) == pytest.approx([2, 0, -1])
+    assert not solve(np.full((2, 2), np.inf), np.ones(2), range(2)).any()
 
 
 def test_coupled_channels():

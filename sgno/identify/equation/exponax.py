@@ -10,7 +10,6 @@ from sgno.errors import InputError, require
 from sgno.identify.equation.flow import Inputs, System, box_of
 from sgno.identify.equation.step import rates
 from sgno.identify.equation.terms import Equation
-from sgno.spectral import to_modes
 
 
 def exponax_stepper(
@@ -55,7 +54,8 @@ def exponax_stepper(
 
     class NonlinearTerms(ex.nonlin_fun.BaseNonlinearFun):
         def __call__(self, u_hat):
-            v = to_modes(self.ifft(u_hat), box.points) * jnp.asarray(box.inner())
+            # exponax leaves its transform unscaled.
+            v = u_hat / num_points**dims * jnp.asarray(box.inner())
             n = rates(equation, system, v, bound)
             if coupling.any():
                 n = n + jnp.einsum("ij...,j...->i...", jnp.asarray(coupling).astype(v.dtype), v)

@@ -100,11 +100,12 @@ def _independent(gram: np.ndarray, columns: np.ndarray) -> list[int]:
 
 
 def solve(gram: np.ndarray, moment: np.ndarray, subset: Sequence[int]) -> np.ndarray:
-    """The coefficients of a subset of the terms, zero elsewhere."""
+    """The coefficients of a subset of the terms, zero elsewhere; all zero if the regression overflowed."""
     out = np.zeros(len(moment))
-    if subset:
+    if subset and np.isfinite(gram).all() and np.isfinite(moment).all():
         s = list(subset)
-        scale = np.sqrt(np.diag(gram)[s])
+        # A term that vanishes on all data has a column of zeros, and then the coefficient zero.
+        scale = np.sqrt(np.maximum(np.diag(gram)[s], 1e-300))
         out[s] = (
             np.linalg.lstsq(gram[np.ix_(s, s)] / np.outer(scale, scale), moment[s] / scale, rcond=1e-12)[0]
             / scale
