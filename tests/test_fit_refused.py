@@ -139,9 +139,9 @@ FILES = {
     "several in HDF5": ("a.hdf5", lambda p: hdf5(p, v=U, w=U), "--key"),
     "text in HDF5": ("a.h5", lambda p: hdf5(p, u=["a", "b"]), "trajectories are numbers"),
     "old MATLAB": ("a.mat", lambda p: p.write_bytes(b"MATLAB 5.0 MAT-file"), "-v7.3"),
-    "damaged zarr": ("a.zarr", broken_zarr, "not a readable zarr"),
+    "damaged zarr": ("a.zarr", broken_zarr, "not a readable description of a zarr array"),
     "damaged chunks": ("a.zarr", missing_chunk_codec, "cannot be read at sample"),
-    "no zarr": ("a.zarr", lambda p: p.mkdir(), "not a readable zarr"),
+    "no zarr": ("a.zarr", lambda p: p.mkdir(), "holds no array"),
     "another format": ("a.csv", lambda p: p.write_text("1,2"), "not of a known format"),
     "pickle": ("a.pkl", lambda p: p.write_bytes(b"\x80\x04."), "not of a known format"),
 }

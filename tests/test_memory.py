@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,16 +32,17 @@ def test_no_kept_job_held_more_than_four_gigabytes():
 
 def test_compiled_programs_are_kept_by_machine_and_bounded(tmp_path, monkeypatch):
     """And where nothing can be written, or the user has chosen a folder, nothing changes."""
-    before = jax.config.jax_compilation_cache_dir
+    config: Any = jax.config
+    before = config.jax_compilation_cache_dir
     machine.use_compilation_cache(tmp_path)
-    assert jax.config.jax_compilation_cache_dir == before and not (tmp_path / "compiled").exists()
+    assert config.jax_compilation_cache_dir == before and not (tmp_path / "compiled").exists()
     try:
         jax.config.update("jax_compilation_cache_dir", None)
         (tmp_path / "file").touch()
         machine.use_compilation_cache(tmp_path / "file")
-        assert jax.config.jax_compilation_cache_dir is None
+        assert config.jax_compilation_cache_dir is None
         machine.use_compilation_cache(tmp_path)
-        folder = Path(jax.config.jax_compilation_cache_dir)
+        folder = Path(str(config.jax_compilation_cache_dir))
         assert folder.parent == tmp_path / "compiled"
         for age in range(4):
             (folder / f"{age}").write_bytes(bytes(100))

@@ -295,6 +295,8 @@ class Ends:
         """One state `(channels, ..., points)` with the axis last."""
         if u.shape[-1] < 6:
             return
+        # Values whose squares leave float32 are refused afterwards, with a message of their own.
+        u = u.astype(np.float64)
         size = np.maximum(np.sqrt((u**2).mean(axis=tuple(range(1, u.ndim)), keepdims=True)), 1e-30)
         v = u / size
         inner = v[..., 1:]
