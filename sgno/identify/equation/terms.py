@@ -315,7 +315,12 @@ def _parse_term(text: str, target: int, channels, dims: int, inputs) -> Term:
 
 def changes_mean(term: Term) -> bool:
     """Whether a term may change the mean of its channel."""
-    is_derivative = len(term.factors) == 1 and any(term.factors[0].order)
+    orders = sorted(sum(f.order) for f in term.factors)
+    one_state = len({f.field for f in term.factors}) == 1 and term.degree == len(term.factors)
+    # u_xx, and u u_x = (u^2)_x / 2 or u^2 u_x, are derivatives as a whole.
+    is_derivative = one_state and (
+        orders == [0] * (len(orders) - 1) + [1] or (len(orders) == 1 and orders[0] > 0)
+    )
     return not any(term.outer) and not is_derivative
 
 
