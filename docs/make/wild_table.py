@@ -37,6 +37,7 @@ ROWS = {
 }
 MODELS = {
     "sgno-x-equation": "SGNO-X, equation",
+    "sgno-x-start": "SGNO-X, start",
     "linear": "Linear",
     "exact-dmd": "DMD",
     "opinf": "OpInf",

@@ -25,6 +25,7 @@ RIVALS = {
     "persistence": rivals.persistence,
     "linear": rivals.linear,
     "sgno-x-equation": rivals.equation,
+    "sgno-x-start": rivals.sgno_x,
     "exact-dmd": rivals.exact_dmd,
     "opinf": rivals.operator_inference,
     "pysindy": sindy.pde,

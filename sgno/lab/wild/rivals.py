@@ -160,6 +160,38 @@ def equation(problem: Problem) -> tuple[Forecast, dict[str, Any]]:
     }
 
 
+def sgno_x(problem: Problem) -> tuple[Forecast, dict[str, Any]]:
+    """SGNO-X by its start alone, this package's own, as a user fits it: told of the walls and the inputs."""
+    from sgno.engine import rollout
+    from sgno.lab.fit import fit
+
+    system = problem.system
+    walled = set(system.boundary) != {"periodic"}
+    held = [name for name, how in system.holds.items() if how == "constant"]
+    fitted = fit(
+        problem.train.astype(np.float32),
+        "sgno-x-start",
+        dt=problem.one_dt,
+        inputs=_with_frames_or_without(problem.inputs, len(problem.train)),
+        holds=held,
+        boundary=", ".join(f"{a}: {how}" for a, how in zip("xyz", system.boundary, strict=False))
+        if walled
+        else None,
+        nodes=system.nodes if walled else None,
+        validation=0,
+        test=1,
+    )
+
+    def forecast(u0, steps, dt, inputs):
+        step = fitted.step
+        if inputs:
+            given = _with_frames_or_without(inputs, len(u0))
+            step = step.given(step.known(given, len(u0), steps + 1, u0.shape[2:]))
+        return np.moveaxis(np.asarray(rollout(step, u0.astype(np.float32), steps, batched=True)), 0, 1)
+
+    return _only_at(problem.one_dt, forecast), {"warnings": list(fitted.warnings)}
+
+
 def _with_frames_or_without(inputs: Mapping[str, np.ndarray], samples: int) -> dict[str, np.ndarray]:
     """Inputs in the shapes that `discover` takes: a field that all samples share has no axis of samples."""
     return {n: a[0] if a.shape[0] == 1 and samples > 1 else a for n, a in inputs.items()}
