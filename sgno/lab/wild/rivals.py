@@ -167,7 +167,7 @@ def sgno_x(problem: Problem) -> tuple[Forecast, dict[str, Any]]:
 
     system = problem.system
     walled = set(system.boundary) != {"periodic"}
-    held = [name for name, how in system.holds.items() if how == "constant"]
+    held = [name for name, how in system.holds.items() if how == "constant" and name in problem.inputs]
     fitted = fit(
         problem.train.astype(np.float32),
         "sgno-x-start",
