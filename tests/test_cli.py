@@ -112,7 +112,7 @@ def test_lists(tmp_path):
     found = json.loads(sgno("tasks", "--json", cwd=tmp_path).stdout)["tasks"]
     assert len(found) == 10
     assert "30,573" in sgno("models", "--dim", 1, cwd=tmp_path).stdout
-    assert "sgno run" in sgno("--help", cwd=tmp_path).stdout
+    assert "sgno fit" in sgno("--help", cwd=tmp_path).stdout
 
 
 def test_interrupted_runs_go_on_bit_for_bit(place):

@@ -45,8 +45,11 @@ def test_a_refused_write_names_its_file():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_a_command_in_order(number):
+    # A background job inherits ignored signals, and this suite may be one.
     code = (
-        "import time; from sgno.cli.console import guarded, orderly_end\n"
+        "import signal, time; from sgno.cli.console import guarded, orderly_end\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)\n"
         "def work():\n"
         "    try:\n"
         "        print('ready', flush=True); time.sleep(60)\n"

@@ -190,14 +190,14 @@ def test_a_full_disk_leaves_no_data_and_no_model_of_the_zoo(disk, cache, whole, 
     with pytest.raises(StorageError, match="again"):
         load_trajectories(TASK, disk.folder)
     with pytest.raises(StorageError, match="again"):
-        build.build(whole.root, [LINEAR])
+        build.build(whole.root, [f"{TASK.name}/{LINEAR}"])
     assert shelf.names() == [] and not leftovers(disk.folder)
     disk.free()
     assert not list((disk.folder / "data").iterdir())
     np.testing.assert_array_equal(
         load_trajectories(TASK, disk.folder).test, load_trajectories(TASK, cache).test
     )
-    (card,) = build.build(whole.root, [LINEAR])
+    (card,) = build.build(whole.root, [f"{TASK.name}/{LINEAR}"])
     assert find(card.name).read_bytes() == whole.weights(linear_job().id).read_bytes()
 
 
@@ -207,7 +207,7 @@ def test_a_read_only_disk_answers_and_takes_nothing(disk, cache, whole, monkeypa
     shutil.copytree(whole.job(done.id), store.job(done.id))
     load_trajectories(TASK, disk.folder)
     monkeypatch.setattr(shelf, "FILES", disk.folder / "files")
-    (card,) = build.build(whole.root, [LINEAR])
+    (card,) = build.build(whole.root, [f"{TASK.name}/{LINEAR}"])
     disk.forbid()
     answered = sgno_run(done, store.root, cache)
     assert answered.exit_code == 0
@@ -220,7 +220,7 @@ def test_a_read_only_disk_answers_and_takes_nothing(disk, cache, whole, monkeypa
         load_trajectories(TASK.with_options(num_points=32), disk.folder)
     assert find(card.name).is_file()
     with pytest.raises(StorageError, match="not writable"):
-        build.build(whole.root, [LINEAR])
+        build.build(whole.root, [f"{TASK.name}/{LINEAR}"])
     disk.allow()
     assert not leftovers(disk.folder)
 

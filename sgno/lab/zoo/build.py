@@ -26,15 +26,14 @@ Record = dict[str, Any]
 def build(root: Path | str, only: Iterable[str] = ()) -> list[shelf.Card]:
     """Put the median run of every task and model on the shelf, and leave the others there as they are.
 
-    `only` are names such as `kolm2d/sgno`; by default all that the folder has the weights of.
+    `only` are names such as `kolm2d/sgno`; by default all of `MODELS` that the folder has the weights of.
 
     **Raises:** `InputError` if there is no finished run with weights, or if the shelf would grow too large.
     """
     store = Store(root)
     only = tuple(only)
-    chosen = {
-        name: median_run(runs) for name, runs in _groups(store, MODELS).items() if not only or name in only
-    }
+    asked = lambda name: name in only if only else name.split("/")[-1] in MODELS
+    chosen = {name: median_run(runs) for name, runs in _groups(store).items() if asked(name)}
     if missing := [name for name in only if name not in chosen] or (() if chosen else MODELS):
         raise InputError(f"{root} holds no finished runs of {', '.join(missing)} with their weights.")
     kept = [shelf.weights_path(name) for name in shelf.names() if name not in chosen]
@@ -58,12 +57,12 @@ def _score(run: Record) -> float:
     return float("inf") if run["gmean100"] is None else run["gmean100"]
 
 
-def _groups(store: Store, models: tuple[str, ...]) -> dict[str, list[Record]]:
+def _groups(store: Store) -> dict[str, list[Record]]:
     """Runs with weights by `TASK/MODEL`, of the one setting that was trained longest, then on most seeds."""
     settings: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for run in store.records():
         job = run["job"]
-        if job["model_name"] in models and store.weights(run["id"]).is_file():
+        if store.weights(run["id"]).is_file():
             apart_from_seed = {key: job[key] for key in ("task", "model", "train")}
             text = json.dumps(apart_from_seed, sort_keys=True)
             settings[f"{job['task']['name']}/{job['model_name']}"][text].append(run)
