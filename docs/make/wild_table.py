@@ -61,7 +61,8 @@ def records() -> dict[tuple[str, str], float | str | None]:
 
 def number(value: float | str | None) -> str:
     if isinstance(value, float | int):
-        return f"{value:.2g}" if value >= 1e-3 else f"{value:.0e}".replace("e-0", "e-")
+        text = f"{value:.2g}" if value >= 1e-3 else f"{value:.0e}"
+        return text.replace("e-0", "e-").replace("e+0", "e")
     return "–" if value is None else "*diverged*"
 
 
