@@ -5,17 +5,14 @@ Needs Chromium and its driver, on Debian and Ubuntu `apt-get install chromium ch
 """
 
 import base64
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
+from browser import open_browser
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.remote_connection import RemoteConnection
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from synthetic_store import fill_store, record
 
@@ -24,41 +21,11 @@ from sgno.lab.report import write_report
 pytestmark = pytest.mark.browser
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
-_FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1280,1000",
-)
-
-
-def _installed(*names: str) -> str:
-    for name in names:
-        if found := shutil.which(name):
-            return found
-    pytest.fail(
-        f"None of {', '.join(names)} is installed. On Debian or Ubuntu: apt-get install chromium "
-        "chromium-driver. "
-        'Or leave the browser tests out: pytest -m "not browser".'
-    )
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = _installed("chromium", "chromium-browser", "google-chrome")
-    for flag in (*_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=Service(_installed("chromedriver")))
-    # A busy machine is no fault of the page.
-    connection = cast(RemoteConnection, browser.command_executor)
-    connection.client_config.timeout = 600
-    browser.set_script_timeout(300)
+    browser = open_browser(tmp_path_factory.mktemp("profile"))
     yield browser
     browser.quit()
 

@@ -48,7 +48,7 @@ class Frames:
         return (low + high) / 2 if min(abs(low), abs(high)) > 0.5 * (high - low) else 0.0
 
     def shifted(self, center: float, every: int) -> "Frames":
-        """These frames about a centre, every so many of them."""
+        """These frames about a centre, thinned to those that are shown."""
         return Frames(self.values[::every] - np.float32(center), self.every * every)
 
 
